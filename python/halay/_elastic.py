@@ -12,6 +12,7 @@ import contextlib
 import copy
 import functools
 import math
+import re
 import signal
 import threading
 import time
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Callable, TypeVar
 
 from . import _session
+from ._core import error, lib
 from .errors import (
     LEFT,
     HalayBootError,
@@ -34,6 +36,7 @@ _LASTING = (HalayPeerLost, HalayBootError, HalayForked)
 Result = TypeVar("Result")
 
 SAME_S = 2.0
+_CODE = re.compile(r"\b(HALAY_E[A-Z]+)\b(?:: )?([^\n]*)")
 
 
 class _Notice:
@@ -174,6 +177,16 @@ class ObjectState(State):
             mine = {name: getattr(self, name) for name in self._names}
             self._saved = self._bcast_object(mine)
             ObjectState.restore(self)
+
+
+def ours(failure: Exception) -> HorovodInternalError | None:
+    """The HalayError that a framework has wrapped in its own error, if that is what it is."""
+    found = _CODE.search(str(failure))
+    code = getattr(lib, found[1], None) if found is not None else None
+    if found is None or code is None:
+        return None
+    of = _session.current()
+    return error(code, found[2] or found[1], *(() if of is None else (of.rank, of.host)))
 
 
 def meet_again() -> None:

@@ -4,36 +4,19 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterable
 from typing import Any, Callable
 
 import tensorflow as tf
 
-from .. import _elastic, _session
+from .. import _elastic
 from .._basics import meet_again, rank
-from .._core import error, lib
 from .._elastic import State as State
 from ..errors import HorovodInternalError as HorovodInternalError
 from ..errors import HostsUpdatedInterrupt as HostsUpdatedInterrupt
 from .functions import broadcast_object, broadcast_variables
 
 __all__ = ["ObjectState", "State", "TensorFlowKerasState", "TensorFlowState", "run"]
-
-_CODE = re.compile(r"\b(HALAY_E[A-Z]+)\b(?:: )?([^\n]*)")
-
-
-def _of_ours(failure: tf.errors.OpError) -> Exception | None:
-    """The HalayError that TensorFlow has wrapped, if that is what it is."""
-    found = _CODE.search(failure.message)
-    if found is None:
-        return None
-    code = getattr(lib, found[1], None)
-    if code is None:
-        return None
-    open_session = _session.current()
-    who = () if open_session is None else (open_session.rank, open_session.host)
-    return error(code, found[2] or found[1], *who)
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,7 +27,7 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return func(state, *args, **kwargs)
         except tf.errors.OpError as failure:
-            ours = _of_ours(failure)
+            ours = _elastic.ours(failure)
             if ours is None:
                 raise
             raise ours from failure
