@@ -30,7 +30,7 @@ class Absent:
     def __delattr__(self, name):
         """What mock does behind a __setattr__ that has skipped the test."""
 
-    __call__ = __setattr__ = __enter__ = __iter__ = _skip
+    __call__ = __setattr__ = __enter__ = __iter__ = __add__ = _skip
 
 
 class AbsentModule(types.ModuleType):

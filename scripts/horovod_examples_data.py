@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data of horovod-examples: horovod_examples_data.py FOLDER
 
-MNIST/raw: ten patterns under noise, in MNIST's format. train/ and val/: small pictures of noise."""
+MNIST/raw: ten patterns under noise, in MNIST's format; keras/: the same for tf_keras, whose own
+file has a known checksum. train/ and val/: small pictures of noise."""
 
 import struct
 import sys
@@ -20,6 +21,31 @@ for name, n in (("train", 2000), ("t10k", 400)):
     for kind, head, what in files:
         path = folder / f"MNIST/raw/{name}-{kind}-ubyte"
         path.write_bytes(struct.pack(f">{len(head)}I", *head) + what.tobytes())
+(folder / "keras").mkdir()
+labels = made.integers(0, 10, 2000).astype(np.uint8)
+images = (patterns[labels] + made.integers(0, 96, (2000, 28, 28))).astype(np.uint8)
+np.savez(folder / "keras/mnist.npz", x=images, y=labels)
+(folder / "keras/sitecustomize.py").write_text('''
+import importlib.abc, importlib.machinery, pathlib, sys
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name != "tf_keras.src.datasets.mnist":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        execute = spec.loader.exec_module
+
+        def exec_module(module):
+            import numpy
+            execute(module)
+            made = numpy.load(pathlib.Path(__file__).with_name("mnist.npz"))
+            module.load_data = lambda path=None: ((made["x"], made["y"]),) * 2
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, Finder())
+''')
 for part, n in (("train", 10), ("val", 2)):
     for label in "ab":
         (folder / part / label).mkdir(parents=True)

@@ -16,7 +16,14 @@ FILES = {"test/parallel/test_torch.py": ({}, 0), "test/parallel/test_common.py":
          **{f"test/integration/test_spark{which}.py": ({"HALAY_HOROVOD": "1"}, 1)
             for which in ("", "_torch", "_lightning")},  # they start ranks themselves
          **{f"test/{name}.py": ({}, 1) for name in ("integration/test_elastic_torch", *(
-           f"single/test_{e}" for e in ("torch_elastic", "ray", "ray_elastic", "ray_elastic_v2")))}}
+           f"single/test_{e}" for e in ("torch_elastic", "ray", "ray_elastic", "ray_elastic_v2")))},
+         "test/integration/test_spark_keras.py": (
+             {"HALAY_HOROVOD": "1", "TF_USE_LEGACY_KERAS": "1"}, 1),
+         # Written for the older Keras; the other two of TensorFlow for TensorFlow 1.
+         "test/integration/test_elastic_tensorflow2.py": ({"TF_USE_LEGACY_KERAS": "1"}, 1),
+         "test/integration/test_elastic_tensorflow.py": ({}, 1),
+         "test/integration/test_elastic_tensorflow_keras.py": ({}, 1),
+         "test/parallel/test_mxnet1.py": ({}, 0)}
 
 
 def verdicts(folder):

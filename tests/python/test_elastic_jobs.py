@@ -6,12 +6,12 @@ import re
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from conftest import HALAYRUN, HERE, SOURCE, end, environment, run
+from elastic_events import check, commits_of, events_of
 from elastic_job import ROWS, batch_of
 
 
@@ -21,11 +21,7 @@ def train(folder, options, events, batches, timeout=180):
     command += [str(folder), json.dumps(events), str(batches)]
     status, text = run(command, timeout, environment())
     assert status == 0, f"exit status {status}\n{text}"
-    commits = defaultdict(list)
-    for path in folder.glob("log.*"):
-        for line in map(json.loads, path.read_text().splitlines()):
-            commits[line["meeting"], line["batch"]].append({**line, "by": path.suffix})
-    return commits, text
+    return commits_of(folder), text
 
 
 def losses(batches):
@@ -45,28 +41,10 @@ def losses(batches):
     return found
 
 
-def check(commits, batches, text):
-    """Equal parameters on all ranks at each commit, and losses as if nothing had happened."""
-    expected = losses(batches)
-    for (_, batch), lines in commits.items():
-        assert len({line["sum"] for line in lines}) == 1, f"batch {batch} differs\n{text}"
-        for line in lines:
-            assert line["loss"] == pytest.approx(expected[batch - 1], rel=1e-9)
-    last = max(commits)
-    assert last[1] == batches
-    ranks = sorted(line["rank"] for line in commits[last])
-    assert ranks == list(range(commits[last][0]["size"])), text
-    return len(ranks)
-
-
-def events_of(folder):
-    return sorted(path.name for path in folder.glob("event-*"))
-
-
 def test_rank_0_is_killed_and_one_joins(tmp_path):
     events = [[3, 0, "kill"], [9, 0, "wait"]]
     commits, text = train(tmp_path, "-np 2 --min-np 1 --blacklist-cooldown-range 0.1 1", events, 20)
-    assert check(commits, 20, text) == 2, text
+    assert check(commits, losses(20), text) == 2, text
     assert events_of(tmp_path) == ["event-3-kill", "event-9-wait"]
     sizes = [line["size"] for key in sorted(commits) for line in commits[key][:1]]
     assert sizes[0] == 2 and 1 in sizes and sizes[-1] == 2
@@ -79,7 +57,7 @@ def test_one_event(tmp_path, what, rank):
     """Three ranks, of which one ends; the others go on without it."""
     options = "-np 3 --min-np 2 --blacklist-cooldown-range 100 100"
     commits, text = train(tmp_path, options, [[5, rank, what]], 16)
-    assert check(commits, 16, text) == 2, text
+    assert check(commits, losses(16), text) == 2, text
     assert events_of(tmp_path) == [f"event-5-{what}"]
     if what == "leave":  # at the next commit, no step is lost, and nobody waits for its end
         first = min(key for key in commits if key[0])

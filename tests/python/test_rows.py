@@ -7,7 +7,6 @@ import pytest
 
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install pyarrow")
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install fsspec")
-torch = pytest.importorskip("torch")
 
 import numpy as np  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
@@ -67,11 +66,11 @@ def test_in_order(tmp_path):
     assert xs(reader.batches(0, 4, 0)) == [] == xs(Reader([], None, ["x"]).batches(0, 4, None))
 
 
-def test_tensors(tmp_path):
+def test_types(tmp_path):
     store, found = write(tmp_path, [3])
     (batch,) = Reader(found, store.arrow_fs, ["v", "x"]).batches(0, 3, None)
     assert batch["v"].tolist() == [[0, 0], [1, -1], [2, -2]] and batch["x"].shape == (3,)
-    assert {tensor.dtype for tensor in batch.values()} == {torch.float32}
+    assert {array.dtype for array in batch.values()} == {np.dtype("float32")}
 
 
 def test_shuffled(tmp_path):
@@ -191,7 +190,7 @@ def test_changed(tmp_path):
             Reader(found, store.arrow_fs, ["x", "v"], seed, change=change).batches(0, 2, 2)
         )
         assert [batch["w"].shape for batch in batches] == [(2, 1), (2, 1)]
-        assert all(b["x"].dtype == torch.float32 for b in batches)
+        assert all(b["x"].dtype == np.float32 for b in batches)
         assert sorted({x for b in batches for x in b["x"].tolist()}) == [0, 10, 20]
 
 
@@ -217,13 +216,16 @@ def test_dense():
 
     nested = [[[1, 2], [3, 4], [5, 6]]] * 2
     assert made(nested, pyarrow.list_(pyarrow.list_(pyarrow.uint16()))).tolist() == nested
-    assert made([True, False], pyarrow.bool_()).float().tolist() == [1, 0]
-    assert made([1 << 24, -(1 << 24)], pyarrow.int64()).float().tolist() == [2.0**24, -(2.0**24)]
+    assert made([True, False], pyarrow.bool_()).astype("f").tolist() == [1, 0]
+    assert made([1 << 24, -(1 << 24)], pyarrow.int64()).astype("f").tolist() == [
+        2.0**24,
+        -(2.0**24),
+    ]
     assert math.isnan(made([float("nan")], pyarrow.float64())[0])  # a number as others
     sliced = pyarrow.array([[1.0, 2.0]] * 4, pyarrow.list_(pyarrow.float32())).slice(1, 2)
     assert dense(sliced, "c").shape == (2, 2)
     array = pyarrow.array(np.arange(6, dtype="float32"))
-    assert dense(array, "c").data_ptr() == array.buffers()[1].address  # without a copy
+    assert dense(array, "c").ctypes.data == array.buffers()[1].address  # without a copy
     chunks = pyarrow.chunked_array([array.slice(0, 2), array.slice(2)])
     assert dense(chunks, "c").tolist() == list(range(6))
 

@@ -77,7 +77,10 @@ class KerasState(_elastic.ObjectState):
 
 
 class CommitStateCallback(_Callback):  # type: ignore[misc]
-    """Commits the state every batches_per_commit batches, and at the end of each epoch."""
+    """Commits the state every batches_per_commit batches, and at the end of each epoch.
+
+    The last batch of an epoch is committed as its end, where fit() knows how many there are.
+    """
 
     def __init__(self, state: State, batches_per_commit: int = 1) -> None:
         super().__init__()
@@ -89,37 +92,40 @@ class CommitStateCallback(_Callback):  # type: ignore[misc]
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._left -= 1
-        if self._left == 0:
-            self._left = self.batches_per_commit
-            self.state.commit()
+        if self._left > 0:
+            return
+        self._left = self.batches_per_commit
+        if batch + 1 != self.params.get("steps"):
+            self.commit()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.commit()
+
+    def commit(self) -> None:
+        """What is done then: more in a class that is made of this one."""
         self.state.commit()
 
 
 class UpdateBatchStateCallback(_Callback):  # type: ignore[misc]
-    """Keeps state.batch; an epoch that was interrupted goes on with as many steps as are left,
-    where fit() reads them from its parameters. It stands before CommitStateCallback."""
+    """Keeps state.batch: how many batches of the epoch are done, over all calls of fit().
+
+    An epoch that was interrupted goes on where it was with
+    ``fit(..., steps_per_epoch=steps - state.batch)``. It stands before CommitStateCallback.
+    """
 
     def __init__(self, state: Any) -> None:
         super().__init__()
         self.state = state
-        self._steps: int | None = None
+        self._first = state.batch
 
     def on_train_begin(self, logs: Any = None) -> None:
-        self._steps = None
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        if self.params.get("steps"):
-            if self._steps is None:
-                self._steps = self.params["steps"]
-            self.params["steps"] = self._steps - self.state.batch
+        self._first = self.state.batch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.state.batch = batch
+        self.state.batch = self._first + batch + 1
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.state.batch = 0
+        self._first = self.state.batch = 0
 
 
 class UpdateEpochStateCallback(_Callback):  # type: ignore[misc]
@@ -128,10 +134,15 @@ class UpdateEpochStateCallback(_Callback):  # type: ignore[misc]
     def __init__(self, state: Any) -> None:
         super().__init__()
         self.state = state
-        self._first = state.epoch
+        self._before: int | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
-        self._first = self.state.epoch
+        self._before = None
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if self._before is None:  # 0 with fit(initial_epoch=state.epoch)
+            self._before = self.state.epoch - epoch
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.state.epoch = self._first + epoch + 1
+        assert self._before is not None
+        self.state.epoch = self._before + epoch + 1

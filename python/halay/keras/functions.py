@@ -68,14 +68,16 @@ def load_model(
     custom_objects: dict[str, Any] | None = None,
     compression: Any = Compression.none,
     legacy_opts: bool = False,
+    safe_mode: bool = True,
 ) -> Any:
     """A saved model, with its optimizer, whose state is kept, made a DistributedOptimizer().
 
     custom_optimizers: classes of optimizers that Keras does not know. legacy_opts is Horovod's, and
-    changes nothing.
+    changes nothing. safe_mode: of Keras's own load_model().
     """
     objects = {one.__name__: one for one in custom_optimizers or ()}
-    model = keras.models.load_model(filepath, custom_objects={**objects, **(custom_objects or {})})
+    objects.update(custom_objects or {})
+    model = keras.models.load_model(filepath, custom_objects=objects, safe_mode=safe_mode)
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
         raise ValueError(f"load_model: {filepath} was saved without an optimizer: compile it first")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import secrets
 import time
 import uuid
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from pyspark.ml.util import (
 from . import columns
 from .backend import Backend, SparkBackend
 from .columns import Written
+from .predicted import Call, added
 
 T = TypeVar("T", bound=type)
 PICKLED = "halay"  # the file beside Spark ML's metadata
@@ -76,7 +78,7 @@ class _Writer(MLWriter):  # type: ignore[misc]
         values = {param.name: value for param, value in self.instance._paramMap.items()}
         for name in ("store", "backend"):  # they belong to the program that fits
             values.pop(name, None)
-        blob = bytes(cloudpickle.dumps(values))
+        blob = bytes(cloudpickle.dumps(self.instance._picklable(values)))
         self.sc.parallelize([blob], 1).saveAsPickleFile(f"{path}/{PICKLED}")
 
 
@@ -97,6 +99,10 @@ class Saved(MLWritable, MLReadable):  # type: ignore[misc]
 
     Models and losses are pickled: who loads them runs what is in the file.
     """
+
+    def _picklable(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Parameters in a form that cloudpickle brings back as they are."""
+        return values
 
     def write(self) -> Any:
         return _Writer(self)
@@ -253,18 +259,22 @@ class HorovodEstimator(Estimator, EstimatorParams, Saved):  # type: ignore[misc]
             if value is not None and len(value) != count:
                 raise ValueError(f"{name} has {len(value)} elements for {count} columns")
 
+    def _inputs(self) -> Sequence[Any]:
+        """Shapes of a row of each feature, where they are known."""
+        return self._get("input_shapes") or ()
+
     def _check_sizes(self, found: Written) -> None:
         shapes = {
-            **dict(zip(self._get("feature_cols"), self._get("input_shapes") or ())),
+            **dict(zip(self._get("feature_cols"), self._inputs())),
             **dict(zip(self._get("label_cols"), self._get("label_shapes") or ())),
         }
         if self._get("transformation_fn") is not None:
             return  # only it knows what it makes
         for name, shape in shapes.items():
             size, wanted = found.metadata[name]["shape"], 1
-            for one in shape:
+            for one in shape or ():
                 wanted *= abs(one)
-            if size is not None and size != wanted:
+            if shape is not None and size is not None and size != wanted:
                 raise ValueError(
                     f"column '{name}' has {size} elements a row, shape {shape} {wanted}"
                 )
@@ -288,6 +298,53 @@ class HorovodEstimator(Estimator, EstimatorParams, Saved):  # type: ignore[misc]
     def _has_checkpoint(self, run_id: str) -> bool:
         store = self._get("store")
         return bool(store.saving_runs() and store.exists(store.get_checkpoint_file(run_id)))
+
+    def _read(self, checkpoint: bytes) -> dict[str, Any]:
+        """With epoch, epochs, seed and history."""
+        raise NotImplementedError
+
+    def _begin(self) -> tuple[str, dict[str, Any] | None]:
+        """The run's name, and its checkpoint, if there is one."""
+        run_id = self._get("run_id") or self._new_run_id()
+        if not self._has_checkpoint(run_id):
+            return run_id, None
+        store = self._get("store")
+        state = self._read(store.read(store.get_checkpoint_file(run_id)))
+        if self._get("verbose"):
+            print(f"run {run_id} goes on after {state['epoch']} epochs", flush=True)
+        return run_id, state
+
+    def _told(self, found: Written, run_id: str, state: dict[str, Any] | None) -> dict[str, Any]:
+        """The fields of rows.Training. state: of the checkpoint from which a run goes on."""
+        first, history, seed = 0, [], self._get("random_seed")
+        if state is not None and state["epoch"] < state["epochs"]:  # it was ended in the middle
+            first, history = state["epoch"], state["history"]
+            seed = state["seed"] if seed is None else seed
+        return {
+            "features": self._get("feature_cols"),
+            "labels": self._get("label_cols"),
+            "weight": self._get("sample_weight_col"),
+            "input_shapes": self._get("input_shapes"),
+            "label_shapes": self._get("label_shapes"),
+            "train": found.train,
+            "val": found.val,
+            "batch_size": self._get("batch_size"),
+            "val_batch_size": self._get("val_batch_size") or self._get("batch_size"),
+            "epochs": self._get("epochs"),
+            "first_epoch": first,
+            "train_steps": self._get("train_steps_per_epoch"),
+            "val_steps": self._get("validation_steps_per_epoch"),
+            "shuffle": self._get("shuffle"),
+            "window_rows": self._get("shuffle_buffer_size"),
+            "cache": self._get("inmemory_cache_all"),
+            "seed": secrets.randbits(32) if seed is None else seed,
+            "change": self._get("transformation_fn"),
+            "compression": self._get("gradient_compression"),
+            "verbose": self._get("verbose"),
+            "store": self._get("store"),
+            "run_id": run_id,
+            "history": history,
+        }
 
     def _train(self, backend: Backend, found: Written) -> Any:
         raise NotImplementedError
@@ -319,6 +376,25 @@ class HorovodModel(Model, HasOutputCols, Saved):  # type: ignore[misc]
 
     def setParams(self, **given: Any) -> Any:
         return self._set(**{name: value for name, value in given.items() if value is not None})
+
+    def _call(self) -> Call:
+        """The model, as the executors call it."""
+        raise NotImplementedError
+
+    def _shapes(self) -> Sequence[Any]:
+        """Of a row of each feature, where they are known."""
+        return self.getOrDefault("input_shapes") or ()
+
+    def _transform(self, df: Any) -> Any:
+        return added(
+            df,
+            self._call(),
+            self.getOrDefault("feature_columns"),
+            self._shapes(),
+            self.getOrDefault("label_columns"),
+            self.getOutputCols(),
+            self.getOrDefault("_metadata"),
+        )
 
     def setOutputCols(self, value: Sequence[str]) -> Any:
         """The names of the columns that are added, one for each label."""

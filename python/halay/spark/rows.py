@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Row groups of Parquet files, dealt to ranks and read as batches of tensors.
+"""Row groups of Parquet files, dealt to ranks and read as batches of NumPy arrays.
 
 Invariant: a rank opens no file in which it has no row group, and reads no row group but its own.
 """
@@ -10,13 +10,16 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Callable, NamedTuple
+
+from .store import Store
 
 WINDOW_BYTES = 256 << 20  # of rows that are shuffled among each other, as Parquet counts them
 FLOAT_INTEGERS = 1 << 24  # up to here float32 holds all integers
 FOOTERS = 16  # that are read at a time
 
-Batch = dict[str, Any]  # tensors by column, all with the rows as their first dimension
+Batch = dict[str, Any]  # arrays by column, all with the rows as their first dimension
 
 
 class Group(NamedTuple):
@@ -63,15 +66,13 @@ def deal(of: Sequence[Group], size: int, share: bool) -> list[list[Group]]:
 
 
 def dense(column: Any, name: str) -> Any:
-    """A tensor (rows, ...) of an Arrow array of numbers, or of lists of one length.
+    """A NumPy array (rows, ...) of an Arrow array of numbers, or of lists of one length. It may lie
+    in Arrow's memory, to which nobody may write.
 
     ValueError, with the column's name, if there are nulls, other lengths or no numbers.
     """
-    import warnings
-
     import pyarrow
     import pyarrow.compute
-    import torch
 
     if isinstance(column, pyarrow.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -97,11 +98,7 @@ def dense(column: Any, name: str) -> Any:
                 f"column '{name}' has the integer {low if -low > high else high}: models get "
                 f"float32, which holds integers up to {FLOAT_INTEGERS} only"
             )
-    if values.dtype.kind == "u" and values.dtype.itemsize > 1:
-        values = values.astype("int64")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # Arrow's memory: nobody writes to it
-        return torch.from_numpy(values).reshape(shape)
+    return values.reshape(shape)
 
 
 def uneven(name: str, shortest: int, longest: int) -> str:
@@ -112,6 +109,39 @@ def uneven(name: str, shortest: int, longest: int) -> str:
 def _refuse_nulls(column: Any, name: str) -> None:
     if column.null_count:
         raise ValueError(f"column '{name}' has nulls: drop or fill them first (na.drop, na.fill)")
+
+
+@dataclass
+class Training:
+    """What all Estimators tell their ranks: columns, row groups, how to go through them.
+
+    train_steps, val_steps: batches of an epoch, if not all. window_rows: that are shuffled among
+    each other. change: of a row. history: of the epochs before first_epoch.
+    """
+
+    features: list[str]
+    labels: list[str]
+    weight: str | None
+    input_shapes: Sequence[Any] | None
+    label_shapes: Sequence[Any] | None
+    train: list[Group]
+    val: list[Group]
+    batch_size: int
+    val_batch_size: int
+    epochs: int
+    first_epoch: int
+    train_steps: int | None
+    val_steps: int | None
+    shuffle: bool
+    window_rows: int | None
+    cache: bool
+    seed: int
+    change: Callable[[Batch], Batch] | None
+    compression: Any
+    verbose: int
+    store: Store
+    run_id: str
+    history: Any
 
 
 class Reader:
@@ -166,30 +196,29 @@ class Reader:
         if self._change is not None:
             return table.num_rows, functools.partial(self._changed, table)
         whole = {name: dense(table.column(name), name) for name in self._columns}
-        for name, tensor in whole.items():
-            length = self._lengths.setdefault(name, tensor[0].numel())
-            if length != tensor[0].numel():
-                raise ValueError(uneven(name, *sorted([length, tensor[0].numel()])))
+        for name, array in whole.items():
+            length = self._lengths.setdefault(name, array[0].size)
+            if length != array[0].size:
+                raise ValueError(uneven(name, *sorted([length, array[0].size])))
         return table.num_rows, lambda which: {
-            name: tensor[which].float() for name, tensor in whole.items()
+            name: array[which].astype("float32", copy=isinstance(which, slice))
+            for name, array in whole.items()
         }
 
     def _changed(self, table: Any, which: Any) -> Batch:
         import numpy as np
-        import torch
 
         assert self._change is not None
         if isinstance(which, slice):
             part = table.slice(which.start, which.stop - which.start)
         else:
-            part = table.take(which.numpy())
+            part = table.take(which)
         made = []
         for row in part.to_pylist():
             found = {k: np.array(v) if isinstance(v, list) else v for k, v in row.items()}
             made.append(self._change(found))
         return {
-            name: torch.from_numpy(np.stack([np.asarray(row[name], "float32") for row in made]))
-            for name in made[0]
+            name: np.stack([np.asarray(row[name], "float32") for row in made]) for name in made[0]
         }
 
     def _pieces(
@@ -200,7 +229,6 @@ class Reader:
         needed: until there are so many rows, from the beginning again if need be; None: each once.
         """
         import numpy as np
-        import torch
 
         rng = np.random.default_rng([*self._seed, epoch]) if self._seed is not None else None
 
@@ -223,7 +251,7 @@ class Reader:
                 now, window = ahead, next(plan, None)
                 ahead = None if window is None else pool.submit(self._load, window)
                 count, take = now.result()
-                yield None if rng is None else torch.from_numpy(rng.permutation(count)), count, take
+                yield None if rng is None else rng.permutation(count), count, take
 
     def batches(self, epoch: int, size: int, steps: int | None) -> Iterator[Batch]:
         """Of size rows each. steps: so many, from the beginning again when the rows are used up;
@@ -248,9 +276,26 @@ class Reader:
             yield _joined(parts)
 
 
+def reader(
+    told: Training, own: Sequence[Group], rank: int, shuffle: bool, kind: type[Reader] = Reader
+) -> Reader:
+    """Of a rank's row groups."""
+    columns = [*told.features, *told.labels, *([told.weight] if told.weight else [])]
+    seed = [told.seed, rank] if shuffle and told.window_rows != 0 else None
+    return kind(
+        own,
+        told.store.arrow_fs,
+        list(dict.fromkeys(columns)),
+        seed,
+        told.window_rows or None,
+        told.cache,
+        told.change,
+    )
+
+
 def _joined(parts: list[Batch]) -> Batch:
-    import torch
+    import numpy as np
 
     if len(parts) == 1:
         return parts[0]
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

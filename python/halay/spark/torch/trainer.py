@@ -11,7 +11,7 @@ import copy
 import io
 import json
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable
 
@@ -20,14 +20,13 @@ import torch
 
 from .. import rows
 from ..rows import Batch, Group, Reader
-from ..store import Store
 
 METRIC_STEPS = 100  # between two lines of verbose=2
 
 
 @dataclass
-class Task:
-    """All that a rank is told. model and optimizer belong together; state: of a checkpoint."""
+class Task(rows.Training):
+    """All that a rank is told. model and optimizer belong together."""
 
     model: Any
     optimizer: Any
@@ -35,32 +34,9 @@ class Task:
     loss_constructors: list[Any]
     loss_weights: list[float]
     metrics: list[list[Any]]
-    features: list[str]
-    labels: list[str]
-    weight: str | None
-    input_shapes: Sequence[Any] | None
-    label_shapes: Sequence[Any] | None
-    train: list[Group]
-    val: list[Group]
-    batch_size: int
-    val_batch_size: int
-    epochs: int
-    first_epoch: int
-    train_steps: int | None
-    val_steps: int | None
-    shuffle: bool
-    window_rows: int | None
-    cache: bool
-    seed: int
-    change: Callable[[Batch], Batch] | None
-    compression: Any
     passes: int
     minibatch: Any
     use_gpu: bool
-    verbose: int
-    store: Store
-    run_id: str
-    history: list[dict[str, Any]]
 
 
 def shaped(batch: Any, shape: Sequence[int] | None) -> Any:
@@ -292,19 +268,17 @@ def seed_epoch(seed: int, epoch: int, rank: int) -> None:
     torch.manual_seed(int(high) << 32 | int(low))
 
 
+class Tensors(Reader):
+    """Its batches are tensors."""
+
+    def batches(self, epoch: int, size: int, steps: int | None) -> Iterator[Batch]:
+        for batch in super().batches(epoch, size, steps):
+            yield {name: torch.from_numpy(array) for name, array in batch.items()}
+
+
 def reader(task: Task, own: list[Group], rank: int, shuffle: bool) -> Reader:
     """Of a rank's row groups."""
-    columns = [*task.features, *task.labels, *([task.weight] if task.weight else [])]
-    seed = [task.seed, rank] if shuffle and task.window_rows != 0 else None
-    return Reader(
-        own,
-        task.store.arrow_fs,
-        list(dict.fromkeys(columns)),
-        seed,
-        task.window_rows or None,
-        task.cache,
-        task.change,
-    )
+    return rows.reader(task, own, rank, shuffle, Tensors)
 
 
 def find_device(hvd: Any, use_gpu: bool) -> Any:

@@ -34,7 +34,7 @@ _Item = TypeVar("_Item")
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
     """Whether Halay serves the framework and the framework is there."""
-    served = ext_base_name in ("torch", "tensorflow")
+    served = ext_base_name in EXTENSIONS
     found = served and importlib.util.find_spec(ext_base_name) is not None
     if verbose:
         print(f"{ext_base_name}: {'' if found else 'not '}available")
