@@ -232,6 +232,7 @@ def grouped_allreduce(
 ) -> list[Any]:
     """allreduce() of each tensor; the i-th of all ranks belong together."""
     chosen = choose_op(op, average)
+    tensors = _submit.listed(tensors)
     if not tensors:
         return []
     results: list[Any] = [None] * len(tensors)
@@ -246,7 +247,7 @@ def grouped_allreduce(
         for place, result in zip(sparse, found):
             results[place] = result
     if dense:
-        pairs = [compression.compress(tf.convert_to_tensor(tensors[i])) for i in dense]
+        pairs = [compression.compress(_submit.as_tensor(tensors[i])) for i in dense]
         with tf.device(device_dense):
             reduced = _grouped_allreduce(
                 [compressed for compressed, _ in pairs],
@@ -310,6 +311,7 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """allgather() of each tensor; the i-th of all ranks belong together."""
+    tensors = _submit.listed(tensors)
     if not tensors:
         return []
     number = number_of(process_set)
@@ -467,7 +469,7 @@ def reducescatter(
     postscale_factor: float = 1.0,
 ) -> Any:
     """This rank's rows of the reduction: the rows are dealt out, first ranks get one more."""
-    compressed, context = compression.compress(tf.convert_to_tensor(tensor))
+    compressed, context = compression.compress(_submit.as_tensor(tensor))
     with tf.device(device_dense):
         (scattered,) = _grouped_reducescatter(
             [compressed],
@@ -491,9 +493,10 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[Any]:
     """reducescatter() of each tensor; the i-th of all ranks belong together."""
+    tensors = _submit.listed(tensors)
     if not tensors:
         return []
-    pairs = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
+    pairs = [compression.compress(_submit.as_tensor(tensor)) for tensor in tensors]
     with tf.device(device_dense):
         found = _grouped_reducescatter(
             [compressed for compressed, _ in pairs],
