@@ -48,7 +48,10 @@ def loss_of(weights, images, labels):
 def main() -> None:
     args = parse_arguments()
     if os.environ.get("JAX_CPU_COLLECTIVES_IMPLEMENTATION") != "mpi":
-        raise SystemExit("set JAX_CPU_COLLECTIVES_IMPLEMENTATION=mpi and MPITRAMPOLINE_LIB")
+        raise SystemExit(
+            "set JAX_CPU_COLLECTIVES_IMPLEMENTATION=mpi, and MPITRAMPOLINE_LIB to the path of "
+            "libhalay_mpi.so: docs/jax_collectives.md"
+        )
     hvd.distributed.initialize()
     devices = jax.devices()
     columns = 2 if len(devices) % 2 == 0 else 1

@@ -30,6 +30,7 @@ _KINDS = {  # of the struct module's letters
     **dict.fromkeys(("Zf", "Zd", "F", "D"), "c"),
     "?": "b",
 }
+_NBYTES = {type_: nbytes for (_, nbytes), type_ in _TYPES.items()}
 _DLPACK_KINDS = {0: "i", 1: "u", 2: "f", 4: "bfloat", 5: "c", 6: "b"}
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
 _READ_ONLY, _IS_COPIED = 1, 2
@@ -57,6 +58,11 @@ class Seen(NamedTuple):
     @property
     def pointer(self) -> Any:
         return ffi.cast("void *", self.address) if self.elements > 0 else _EMPTY
+
+    @property
+    def end(self) -> int:
+        """The address behind it."""
+        return self.address + self.elements * _NBYTES[self.type]
 
 
 _EMPTY = ffi.new("char[]", 16)  # a valid address for arrays without elements

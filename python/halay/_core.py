@@ -10,7 +10,6 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import _declared
 from ._version import __version__
 from .errors import (
     HalayBootError,
@@ -22,6 +21,11 @@ from .errors import (
     HalayRevoked,
     HalayTimeout,
 )
+
+try:
+    from . import _declared
+except ModuleNotFoundError as _cause:
+    raise ImportError("Halay needs the package cffi: pip install cffi") from _cause
 
 SONAME = "libhalay.so.0"
 TEXT_BYTES = 1024

@@ -98,6 +98,8 @@ def members_of(process_set: ProcessSet) -> Members:
     open_session = _session.session()
     if process_set is global_process_set:
         return open_session.members[0]
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(f"process_set={process_set!r} is none: see hvd.add_process_set()")
     members = process_set._members()
     if members is None:
         raise ValueError(

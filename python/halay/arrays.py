@@ -153,6 +153,11 @@ def _pair(
             f"{given.elements * parts[1] / parts[0]:g}, not {taken.elements}"
         )
     same = given.address == taken.address and given.elements == taken.elements
+    if not same and given.address < taken.end and taken.address < given.end:
+        raise ValueError(
+            f"{kind}: the array and out overlap: give out memory of its own, or, for a result in "
+            "place, the array itself"
+        )
     return given, taken, _IN_PLACE if same else given.pointer
 
 

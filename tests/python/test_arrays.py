@@ -228,8 +228,12 @@ def rank_refused():
     assert ha.allreduce(good.copy()).tolist() == [ha.size()] * 4
     with pytest.raises(HalayMismatch):
         ha.allreduce(numpy.ones(4 + me))
-    with pytest.raises(HalayError, match="overlap"):
-        ha.allreduce(out[:4], out[2:6])
+    for call in (ha.allreduce, ha.scan, ha.alltoall):
+        with pytest.raises(ValueError, match=f"{call.__name__}: the array and out overlap"):
+            call(out[:4], out[2:6])
+    with pytest.raises(ValueError, match="overlap"):
+        ha.allgather(out[:4], out)
+    assert ha.allreduce(out[:4], out[4:]).tolist() == [ha.size()] * 4
     with pytest.raises(HalayError, match="root"):
         ha.broadcast(good, root=7)
     with pytest.raises(HalayError if me == 0 else TypeError, match="as an integer"):

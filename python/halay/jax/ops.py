@@ -48,7 +48,9 @@ def _array(value: Any, kind: str, name: str | None) -> Any:
     try:
         found = jnp.asarray(value)
     except (TypeError, ValueError) as cause:
-        raise TypeError(f"{_shown(kind, name)}: needs an array, not {type(value)}") from cause
+        raise TypeError(
+            f"{_shown(kind, name)}: needs an array, not {type(value).__name__}: {cause}"
+        ) from cause
     if found.dtype.name not in _DTYPES:
         raise TypeError(
             f"{_shown(kind, name)}: dtype {found.dtype.name} is not one of {', '.join(_DTYPES)}"

@@ -27,6 +27,7 @@ __all__ = [
 class BroadcastGlobalVariablesCallback(_Callback):  # type: ignore[misc]
     """Gives all ranks the weights and the optimizer's state of root_rank when fit() begins.
 
+    On JAX it also raises what a step has failed with, when its epoch ends: fit() may not look.
     local_variables: those that stay as they are. device is Horovod's, and changes nothing.
     """
 
@@ -63,6 +64,12 @@ class BroadcastGlobalVariablesCallback(_Callback):  # type: ignore[misc]
         if LEGACY:  # which makes its variables with the first batch
             self._broadcast()
 
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if BACKEND == "jax" and not LEGACY:
+            import jax
+
+            jax.block_until_ready(logs)
+
 
 class MetricAverageCallback(_Callback):  # type: ignore[misc]
     """Averages the metrics of an epoch over the ranks. It stands before callbacks that use them."""
@@ -88,9 +95,11 @@ class MetricAverageCallback(_Callback):  # type: ignore[misc]
 
 
 def _is_number(value: Any) -> bool:
+    if isinstance(value, str):
+        return False
     try:
-        float(value)
-    except (TypeError, ValueError):
+        float(value)  # a ValueError is that of a step that has failed
+    except TypeError:
         return False
     return True
 

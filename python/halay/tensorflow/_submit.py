@@ -55,6 +55,8 @@ def scale_of(number: int) -> float:
 
 def number_of(process_set: ProcessSet) -> int:
     """process_set_id of a set that is in use."""
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(f"process_set={process_set!r} is none: see hvd.add_process_set()")
     number = process_set.process_set_id
     if number is None:
         raise ValueError(
@@ -89,9 +91,28 @@ def names(
     }
 
 
+def as_tensor(value: Any) -> Any:
+    """A variable or an array as a tensor."""
+    if isinstance(value, tf.Tensor):
+        return value
+    if isinstance(value, (tf.RaggedTensor, tf.SparseTensor)):
+        raise TypeError(
+            f"a {type(value).__name__} is not dense: make it so (to_tensor(), "
+            "tf.sparse.to_dense()), or hand over the tensors that it has"
+        )
+    return tf.convert_to_tensor(value)
+
+
 def as_tensors(tensors: Sequence[Any]) -> list[Any]:
     """Variables and arrays as tensors. All have to be of one type."""
-    return [t if isinstance(t, tf.Tensor) else tf.convert_to_tensor(t) for t in tensors]
+    return [as_tensor(one) for one in tensors]
+
+
+def listed(tensors: Any) -> list[Any]:
+    """What a grouped call is given."""
+    if isinstance(tensors, (tf.Tensor, tf.Variable)):
+        raise TypeError("a grouped call takes a list of tensors, not one tensor")
+    return list(tensors)
 
 
 def _reduction(operation: Any, kind: str) -> Callable[..., list[Any]]:

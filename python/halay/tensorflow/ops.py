@@ -232,6 +232,7 @@ def grouped_allreduce(
 ) -> list[Any]:
     """allreduce() of each tensor; the i-th of all ranks belong together."""
     chosen = choose_op(op, average)
+    tensors = _submit.listed(tensors)
     if not tensors:
         return []
     results: list[Any] = [None] * len(tensors)
@@ -246,7 +247,7 @@ def grouped_allreduce(
         for place, result in zip(sparse, found):
             results[place] = result
     if dense:
-        pairs = [compression.compress(tf.convert_to_tensor(tensors[i])) for i in dense]
+        pairs = [compression.compress(_submit.as_tensor(tensors[i])) for i in dense]
         with tf.device(device_dense):
             reduced = _grouped_allreduce(
                 [compressed for compressed, _ in pairs],
@@ -310,6 +311,7 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """allgather() of each tensor; the i-th of all ranks belong together."""
+    tensors = _submit.listed(tensors)
     if not tensors:
         return []
     number = number_of(process_set)
@@ -492,9 +494,10 @@ def grouped_reducescatter(
     name: str | None = None,
 ) -> list[Any]:
     """reducescatter() of each tensor; the i-th of all ranks belong together."""
+    tensors = _submit.listed(tensors)
     if not tensors:
         return []
-    pairs = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
+    pairs = [compression.compress(_submit.as_tensor(tensor)) for tensor in tensors]
     with tf.device(device_dense):
         found = _grouped_reducescatter(
             [compressed for compressed, _ in pairs],

@@ -204,6 +204,16 @@ def rank_transformations():
     )()
     assert rounds[1] == size**5
     same(jax.jit(jax.checkpoint(lambda x: hvd.allreduce(jnp.sin(x) * 0 + 1)))(batch), batch * 0 + 1)
+    # The argument's memory becomes the result's, where another call still reads it, too.
+    given = jax.jit(lambda x: [hvd.allreduce(x * k, op=hvd.Sum) for k in (1, 2)], donate_argnums=0)
+    for times in range(1, 4):
+        for k, out in zip((1, 2), given(jnp.full(1000, float(times)))):
+            assert np.unique(out).tolist() == [k * times * size]
+    # Without jit, as for debugging, on all ranks or on one.
+    for off in (True, rank == 0):
+        with jax.disable_jit(off):
+            same(jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum))(batch), total * batch / (rank + 1))
+            same(jax.grad(lambda x: hvd.allreduce(x, op=hvd.Sum).sum())(batch), batch * 0 + size)
 
 
 def test_transformations(job):
@@ -395,7 +405,9 @@ def rank_wrong_arguments():
     size = hvd.size()
     ones = jnp.ones((size + 1, 2))
     for call, error, words in [
-        (lambda: hvd.allreduce("text"), TypeError, "needs an array"),
+        (lambda: hvd.allreduce("text"), TypeError, "needs an array, not str: .*numeric"),
+        (lambda: hvd.allreduce(np.ones(2, ">f4")), TypeError, "needs an array, not ndarray: "),
+        (lambda: hvd.allreduce(ones, process_set=0), TypeError, "process_set=0 is none"),
         (lambda: hvd.allreduce(jnp.ones(2, jnp.float8_e4m3fn)), TypeError, "float8"),
         (lambda: hvd.allreduce(ones, op=17), ValueError, "op=17"),
         (lambda: hvd.allreduce(ones, op=hvd.Adasum), NotImplementedError, "torch only"),

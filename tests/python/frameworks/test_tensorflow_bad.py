@@ -84,6 +84,12 @@ def arguments():
         lambda: hvd.allreduce(tf.ones(2), op=hvd.Min, prescale_factor=2.0), ValueError, "need op"
     )
     _fails(lambda: hvd.allreduce(tf.ones(2), prescale_factor=float("nan")), invalid, "HALAY_EINVAL")
+    for sparse in (tf.ragged.constant([[1.0], []]), tf.sparse.from_dense([1.0])):
+        for call in (lambda t: hvd.allreduce(t), lambda t: hvd.grouped_allreduce([t])):
+            _fails(functools.partial(call, sparse), TypeError, "is not dense: make it so")
+    for call in (hvd.grouped_allreduce, hvd.grouped_allgather, hvd.grouped_reducescatter):
+        _fails(functools.partial(call, tf.ones([2, 2])), TypeError, "takes a list of tensors")
+    _fails(lambda: hvd.allreduce(tf.ones(2), process_set=0), TypeError, "process_set=0 is none")
     resource = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[])
     _fails(lambda: hvd.allreduce(resource), (TypeError, invalid, ValueError), "")
     _again(tf, hvd)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""halay.keras in programs that go wrong: what a rank does not do, the others are told by fit()."""
+
+import sys
+
+import pytest
+from conftest import halayrun
+from test_keras import settings
+
+PROGRAM = """
+import os, signal, sys
+import numpy as np, keras
+import halay.keras as hvd
+
+hvd.init()
+rank, callbacks = hvd.rank(), hvd.callbacks
+
+def network(wide=8):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(wide), keras.layers.Dense(1)])
+    jit = keras.backend.backend() == "jax"
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(1e-3)), "mse", jit_compile=jit)
+    return model
+
+def fit(model, steps, extra=(), **more):
+    first = callbacks.BroadcastGlobalVariablesCallback(0)
+    x = np.full((8 * steps, 4), rank + 1.0)
+    return model.fit(x, x[:, 0], 8, verbose=0, callbacks=[first, *extra], **more).history
+
+def fails(call, words):
+    try:
+        call()
+    except Exception as failure:
+        assert any(word in str(failure) for word in words.split("|")), failure
+    else:
+        raise SystemExit(f"rank {rank}: fit() has not told: {words}")
+
+class Ends(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if rank == 1 and batch == 1:
+            how()
+
+def raises():
+    raise KeyError("a callback's own")
+
+# Metrics are averaged also where the weights are broadcast later; ranks may save alone.
+order = [callbacks.MetricAverageCallback(), callbacks.BroadcastGlobalVariablesCallback(0)]
+saver = keras.callbacks.ModelCheckpoint(sys.argv[2] + "/one.keras")
+history = fit(network(), 2, [*order, *([saver] if rank == 0 else [])], epochs=2)
+assert hvd.allgather_object(history)[0] == history
+hvd.barrier()
+assert os.listdir(sys.argv[2]) == ["one.keras"]
+
+fails(lambda: fit(network(8 + rank), 2), "HALAY_EMISMATCH|differ between ranks|differs")
+hvd.barrier()
+print(f"rank {rank}: ready", flush=True)
+
+case = sys.argv[1]
+how = {"raises": raises, "dies": lambda: os.kill(os.getpid(), signal.SIGKILL)}.get(case)
+if rank == 1:
+    fit(network(), 4, [Ends()] if how else [])
+else:
+    fails(lambda: fit(network(), 5), "is lost")
+    print("rank 0: told", flush=True)
+"""
+
+
+def told(tmp_path, backend, case, status):
+    env = settings(backend, HALAY_DEADLINE="20")
+    found, text = halayrun(2, [sys.executable, "-c", PROGRAM, case, str(tmp_path)], env=env)
+    assert found == status and text.count(": ready") == 2, text
+    assert "rank 0: told" in text and "has not told" not in text, text
+
+
+def test_another_number_of_steps(tmp_path):
+    """On JAX, where fit() does not look at what its steps have given."""
+    told(tmp_path, "jax", "fewer", 0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["tensorflow", "torch"])
+def test_another_number_of_steps_elsewhere(tmp_path, backend):
+    told(tmp_path, backend, "fewer", 0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+@pytest.mark.parametrize("case, status", [("raises", 1), ("dies", 137)])
+def test_what_ends_a_rank(tmp_path, backend, case, status):
+    told(tmp_path, backend, case, status)
