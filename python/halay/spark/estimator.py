@@ -31,6 +31,14 @@ T = TypeVar("T", bound=type)
 PICKLED = "halay"  # the file beside Spark ML's metadata
 
 
+def _can_be_pickled(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return False
+    return True
+
+
 class Setting(NamedTuple):
     """A parameter. camel: of its get and set methods, where Horovod's are not those of the name."""
 
@@ -283,6 +291,19 @@ class HorovodEstimator(Estimator, EstimatorParams, Saved):  # type: ignore[misc]
                 words = f"fit() with run_id='{run_id}' goes on after the last finished epoch"
                 if hasattr(error, "add_note"):
                     error.add_note(words)
+            raise
+
+    def _pickled(self, orders: Any) -> bytes:
+        """What ranks are told. TypeError with the name of the parameter that stands in the way."""
+        try:
+            return bytes(cloudpickle.dumps(orders))
+        except Exception as error:
+            for param, value in self._paramMap.items():
+                if param.name != "backend" and not _can_be_pickled(value):
+                    raise TypeError(
+                        f"the parameter {param.name} cannot be pickled, and so not be sent to "
+                        f"ranks: {error}"
+                    ) from error
             raise
 
     def _has_checkpoint(self, run_id: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from pyspark import cloudpickle
 
-from .. import columns
+from .. import columns, session
 from ..backend import Backend
 from ..columns import Metadata, Written
 from ..estimator import HorovodEstimator, HorovodModel
@@ -63,6 +63,9 @@ class TorchEstimator(HorovodEstimator):
     Parameters by name, as Horovod has them: docs/estimators.md says what each does.
     """
 
+    # In a checkpoint.
+    _kept = frozenset(("model", "optimizer", "epoch", "epochs", "seed", "history"))
+
     def __init__(self, **given: Any) -> None:
         super().__init__(given)
 
@@ -82,7 +85,27 @@ class TorchEstimator(HorovodEstimator):
 
     def _load_checkpoint(self, run_id: str) -> dict[str, Any]:
         store = self._get("store")
-        return unpacked(store.read(store.get_checkpoint_file(run_id)))
+        path = store.get_checkpoint_file(run_id)
+        data, state, cause = store.read(path), None, None
+        try:
+            state = unpacked(data)
+        except Exception as error:  # whatever torch makes of a file that it has not written
+            cause = error
+        if not isinstance(state, dict) or not state.keys() >= self._kept:
+            name = f"{type(self).__module__.rpartition('.')[0]}.{type(self).__name__}"
+            raise ValueError(
+                f"{path} is no checkpoint of a {name}: give another run_id, or remove it"
+            ) from cause
+        return state
+
+    def _load(self, model: Any, state: dict[str, Any], run_id: str) -> None:
+        try:
+            model.load_state_dict(state["model"])
+        except RuntimeError as error:
+            raise ValueError(
+                f"the checkpoint of run '{run_id}' is of another model, so give another run_id: "
+                f"{error}"
+            ) from error
 
     def _task(self, found: Written, run_id: str, state: dict[str, Any] | None) -> Task:
         labels = self._get("label_cols")
@@ -90,7 +113,7 @@ class TorchEstimator(HorovodEstimator):
         first, history, seed = 0, [], self._get("random_seed")
         if state is not None:
             model, optimizer = copy.deepcopy((model, optimizer))
-            model.load_state_dict(state["model"])
+            self._load(model, state, run_id)
             optimizer.load_state_dict(state["optimizer"])
             if state["epoch"] < state["epochs"]:  # it was ended in the middle
                 first, history = state["epoch"], state["history"]
@@ -147,7 +170,7 @@ class TorchEstimator(HorovodEstimator):
         task = self._task(found, run_id, state)
         if state is None or task.first_epoch < task.epochs:
             with self._told_how_to_resume(run_id):
-                saved = backend.run(train, args=(bytes(cloudpickle.dumps(task)),), env={})[0]
+                saved = backend.run(train, args=(self._pickled(task),), env={})[0]
             state = unpacked(saved)
         return self._model(state, run_id, found.metadata)
 
@@ -181,6 +204,7 @@ class TorchModel(HorovodModel):
     def _transform(self, df: Any) -> Any:
         from pyspark.sql import functions as f
 
+        session.match_workers()
         features, labels = self.getOrDefault("feature_columns"), self.getOrDefault("label_columns")
         outputs = self.getOutputCols()
         columns.check(df.schema, features, False)
