@@ -699,8 +699,12 @@ def test_lightning_alone(spark, store):
     import halay.spark.lightning
 
     df, (x, y) = frame(spark, 16), tensors(points(16))
-    fitted = lightning(store, model(), batch_size=16, epochs=2, validation=0.5).fit(df)
-    assert {"loss", "val_loss", "epoch"} == set(fitted.getHistory()[1])
+    import pytorch_lightning
+
+    monitor = pytorch_lightning.callbacks.LearningRateMonitor()  # which wants a logger
+    plain = lightning(store, model(), batch_size=16, epochs=2, validation=0.5)
+    fitted = plain.setCallbacks([monitor]).fit(df)
+    assert {"loss", "val_loss", "epoch", "lr-SGD"} == set(fitted.getHistory()[1])
     fitted = lightning(store, model(), batch_size=16, epochs=2).fit(df)
     own = model()
     losses = reference(own, [(x, y)] * 2, 0.05)
