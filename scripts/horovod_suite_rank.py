@@ -29,6 +29,8 @@ class Log:
             from pyspark import cloudpickle
 
             cloudpickle.register_pickle_by_value(module)  # ranks could not import it
+            if "lightning" in module.__name__:
+                del module.XOR.validation_epoch_end  # which Lightning 2 refuses
 
     def pytest_runtest_logstart(self, nodeid):
         self.file.write(json.dumps([nodeid, "lost", "some ranks did not end it"]) + "\n")

@@ -68,7 +68,7 @@ def test_one_event(tmp_path, what, rank):
 
 @pytest.mark.parametrize(
     "events, how",
-    [(20, "--slots 6 --pause 0.05"), pytest.param(1000, "", marks=pytest.mark.long)],
+    [(30, "--slots 6 --pause 0.05"), pytest.param(1000, "", marks=pytest.mark.long)],
 )
 def test_random_events(tmp_path, events, how):
     """tests/chaos/elastic.py judges each commit."""

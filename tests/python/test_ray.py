@@ -112,6 +112,17 @@ def check(found, size):
     return [row[3] for row in found]
 
 
+class Half(Exception):
+    """It can be pickled, but what was pickled cannot be read."""
+
+    def __init__(self, number, word):
+        super().__init__(f"{word} {number}")
+
+
+def raises_half():
+    raise Half(1, "half")
+
+
 class Counter:
     def __init__(self, begin, step=1):
         self.value, self.step = begin, step
@@ -140,6 +151,8 @@ def test_calls(make):
     with pytest.raises(ValueError, match="no batch on 1"):  # others wait for it, and are told
         executor.run(fails_on, [1, "raises"])
     assert check(executor.run(total), 4) == pids
+    with pytest.raises(RuntimeError, match="Half: half 1"):
+        executor.run(raises_half)
 
 
 def test_lost(make):
@@ -191,6 +204,18 @@ def test_interrupted(make, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         executor.run(waits, [str(tmp_path)])
     assert not set(check(executor.run(total), 2)) & set(pids)
+
+
+def test_shut_down_meanwhile(make, tmp_path):
+    executor = make(num_workers=2)
+
+    def shut_down():
+        until(lambda: len(os.listdir(tmp_path)) == 2)
+        executor.shutdown()
+
+    threading.Thread(target=shut_down).start()
+    with pytest.raises(RuntimeError, match=r"shutdown\(\) was called meanwhile"):
+        executor.run(waits, [str(tmp_path)])
 
 
 @pytest.mark.long

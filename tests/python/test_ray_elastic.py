@@ -176,6 +176,19 @@ def test_a_process_and_an_actor_are_lost(run, tmp_path):
     assert (1, 3) in met[0] and met[0][-1] == (0, 3)
 
 
+def starts(done):
+    """Also something in a session of its own, which is to end with the job."""
+    subprocess.Popen(["sleep", "86399"], start_new_session=True)
+    train(done)
+
+
+def test_shut_down_meanwhile(run, tmp_path):
+    executor = RayExecutor(RayExecutor.create_settings(), min_workers=2, max_workers=2)
+    executor.start(extra_env_vars={"WHO": tmp_path})
+    with pytest.raises(RuntimeError, match=r"shutdown\(\) was called meanwhile"):
+        executor.run(starts, [str(tmp_path / "done")], callbacks=[lambda _: executor.shutdown()])
+
+
 def test_nodes_come_and_go(run, cluster, tmp_path):
     seen, nodes, done = [], [], tmp_path / "done"
 

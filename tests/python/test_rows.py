@@ -2,6 +2,9 @@
 """Row groups dealt to ranks and read as batches: by pyarrow alone, ranks are objects here."""
 
 import math
+import os
+import resource
+import signal
 
 import pytest
 
@@ -251,17 +254,38 @@ def test_store(tmp_path, monkeypatch):
         store.write(file, data)
         assert store.read(file) == data
     assert [p.name for p in (tmp_path / "a b" / "runs" / "r").iterdir()] == ["checkpoint"]
-    path = store.get_localized_path(file)
-    with pytest.raises(KeyError), store.fs.transaction, store.fs.open(path, "wb") as out:
-        out.write(b"half")
-        raise KeyError
-    assert store.read(file) == b"2"
     store.remove(store.get_run_path("r"))
     store.remove(store.get_run_path("r"))
     assert not store.exists(file) and not store.is_parquet_dataset(store.prefix_path)
     moved = LocalStore(str(tmp_path), train_path=str(tmp_path / "t"), save_runs=False)
     assert moved.get_train_data_path() == f"file://{tmp_path}/t"
     assert moved.get_checkpoint_path("r") is None and not moved.saving_runs()
+
+
+def test_a_write_that_fails(tmp_path, monkeypatch):
+    """A full disk, say: what was there before is there still, and nothing else."""
+    store = Store.create(str(tmp_path))
+    path = store.get_checkpoint_file("r")
+    store.write(path, b"first")
+    names = {*tmp_path.rglob("*")}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    former = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            store.write(path, bytes(1 << 20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, former)
+    assert store.read(path) == b"first" and {*tmp_path.rglob("*")} == names
+
+    def stopped(source, target):
+        raise KeyboardInterrupt  # in the last moment
+
+    monkeypatch.setattr(os, "replace", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        store.write(path, b"second")
+    assert store.read(path) == b"first" and {*tmp_path.rglob("*")} == names
 
 
 def test_names_of_stores(monkeypatch):

@@ -35,7 +35,7 @@ pyspark = pyspark_or_skip()
 import halay.spark  # noqa: E402
 from halay._engines import Loss, Where, by_node, numbers  # noqa: E402
 from halay.horovod import SHIM  # noqa: E402
-from halay.spark import WorkerLost, board, driver, line, task  # noqa: E402
+from halay.spark import WorkerLost, board, driver, line, session, task  # noqa: E402
 from halay.spark.board import Event  # noqa: E402
 from halay.spark.words import RAISED, RETURNED, Failure  # noqa: E402
 
@@ -118,7 +118,10 @@ class Aside:
         return time.monotonic() - self.at
 
 
-def test_results(run, spark_context):
+def test_results(run, spark_context, monkeypatch):
+    # As where nobody has said which Python Spark's own workers are: `python3` of PATH.
+    monkeypatch.setattr(spark_context, "pythonExec", "/nowhere/python3")
+
     class Own:  # which only cloudpickle takes along
         value = 7
 
@@ -137,6 +140,11 @@ def test_results(run, spark_context):
     # The same Python workers: nobody is who it was.
     assert not set(first) & set(check(run(total, num_proc=3), 3))
     assert run(lambda: sys.executable, num_proc=1) == [sys.executable]
+    assert spark_context.pythonExec == sys.executable
+    monkeypatch.setenv("PYSPARK_PYTHON", "/elsewhere/python3")
+    monkeypatch.setattr(spark_context, "pythonExec", "/elsewhere/python3")
+    session.match_workers()
+    assert spark_context.pythonExec == "/elsewhere/python3"
 
 
 @pytest.mark.long

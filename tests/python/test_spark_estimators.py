@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+import threading
 import time
 
 import pytest
@@ -29,6 +30,7 @@ from halay.spark.backend import Backend, SparkBackend  # noqa: E402
 from halay.spark.estimator import EstimatorParams  # noqa: E402
 from halay.spark.store import LocalStore, Store  # noqa: E402
 from halay.spark.torch import TorchEstimator, TorchModel  # noqa: E402
+from halay.spark.torch.trainer import packed  # noqa: E402
 
 pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 long = pytest.mark.long
@@ -382,6 +384,12 @@ BAD = {
     "decimals": ("cast(y as decimal(9, 2)) as x", "y", {}, r"'x' is of type decimal\(9,2\)"),
     "no_column": ("y", "i", {}, r"no column 'x' in the DataFrame: \['y', 'i'"),
     "no_label": ("x", "i", {}, "there is no column 'y' in the DataFrame"),
+    "mark": (
+        "x as halay_validation",
+        "y",
+        {"feature_cols": ["halay_validation"], "validation": 0.5},
+        "the column name 'halay_validation' is taken",
+    ),
     "size": ("array(y, y, y) as x", "y", {}, r"'x' has 3 elements a row, shape \[-1, 2\] 2"),
     "large": ("array(16777217, i) as x", "y", {}, "column 'x' has the integer 16777217"),
     "shapes": ("x", "y", {"input_shapes": [[2], [2]]}, "input_shapes has 2 elements for 1 col"),
@@ -437,6 +445,35 @@ def test_more_bad_input(spark, store):
     fitted = TorchModel(model=model(), feature_columns=["x"], label_columns=["y"])
     with pytest.raises(Exception, match="column 'x' has nulls"):
         fitted.setInputShapes([[2]]).transform(nulls).collect()
+
+
+class Locked(torch.nn.Linear):
+    """Cannot be pickled."""
+
+    def __init__(self):
+        super().__init__(2, 1)
+        self.lock = threading.Lock()
+
+
+def test_refused(spark, store, tmp_path):
+    """What cannot be sent, and checkpoints that are none, or another's."""
+    df = frame(spark, 8)
+    with pytest.raises(TypeError, match="the parameter model cannot be pickled"):
+        estimator(store, Locked()).fit(df)
+    file = store.get_checkpoint_file("r")
+    lightnings = {"model": {}, "lightning": 1, "size": 1, "seed": 1, "epoch": 1, "epochs": 1}
+    for data in (b"", b"rubbish", packed({"model": {}}), packed({**lightnings, "history": []})):
+        store.write(file, data)
+        with pytest.raises(ValueError, match=r"runs/r/checkpoint is no checkpoint of a halay\."):
+            estimator(store, run_id="r").fit(df)
+    others = torch.nn.Sequential(model())
+    state = {"model": others.state_dict(), "optimizer": {}, "epoch": 1, "epochs": 1, "seed": 1}
+    store.write(file, packed({**state, "history": []}))
+    with pytest.raises(ValueError, match="run 'r' is of another model, so give another run_id"):
+        estimator(store, run_id="r").fit(df)
+    (tmp_path / "file").touch()
+    with pytest.raises(RuntimeError, match="could not write the rows below .*/file: .* not a"):
+        estimator(Store.create(str(tmp_path / "file"))).fit(df)
 
 
 @long
@@ -662,8 +699,12 @@ def test_lightning_alone(spark, store):
     import halay.spark.lightning
 
     df, (x, y) = frame(spark, 16), tensors(points(16))
-    fitted = lightning(store, model(), batch_size=16, epochs=2, validation=0.5).fit(df)
-    assert {"loss", "val_loss", "epoch"} == set(fitted.getHistory()[1])
+    import pytorch_lightning
+
+    monitor = pytorch_lightning.callbacks.LearningRateMonitor()  # which wants a logger
+    plain = lightning(store, model(), batch_size=16, epochs=2, validation=0.5)
+    fitted = plain.setCallbacks([monitor]).fit(df)
+    assert {"loss", "val_loss", "epoch", "lr-SGD"} == set(fitted.getHistory()[1])
     fitted = lightning(store, model(), batch_size=16, epochs=2).fit(df)
     own = model()
     losses = reference(own, [(x, y)] * 2, 0.05)

@@ -16,7 +16,7 @@ import ray
 from .._engines import Loss, Where, WorkerLost, by_node, numbers, reason, told
 from ..errors import HorovodInternalError
 from .placement import Placement
-from .refs import is_lost, line_of, outcome
+from .refs import SHUT_DOWN, is_lost, line_of, outcome
 
 LEAVE_S = 5  # so long others may still need a worker whose call has failed
 GOODBYE_S = 5
@@ -39,6 +39,7 @@ class Crew:
         self.broken = True  # the job that the members are in, if any, is of no more use
         self.unwatched = False  # members may be busy with calls that nobody waits for
         self._collecting = 0
+        self._is_dismissed = False
         self._placement = placement
         self._patience_s = max(patience_s, 2 * LEAVE_S)
         self._shim = shim
@@ -135,6 +136,8 @@ class Crew:
             for ref in done:
                 results[rank_of[ref]], error = outcome(ref)
                 if error is not None:
+                    if self._is_dismissed:
+                        raise RuntimeError(SHUT_DOWN)
                     if not errors:
                         leave_s = time.monotonic() + LEAVE_S
                         end_s = time.monotonic() + self._patience_s
@@ -177,6 +180,7 @@ class Crew:
 
     def dismiss(self) -> None:
         """Ends all actors; those that are idle leave their job first, and say nothing."""
+        self._is_dismissed = True
         alive = [member.actor for member in self.members if member.actor is not None]
         if alive:
             goodbyes = [actor.leave.remote() for actor in alive]

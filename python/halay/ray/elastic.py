@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,11 +24,12 @@ from .._engines import COOLDOWN_S, Cooldown, Loss, Where, WorkerLost
 from ..errors import HorovodInternalError
 from ..horovod.discovery import HostDiscovery
 from .agents import THREADS, AgentWorker
-from .refs import is_lost, line_of, outcome
+from .refs import SHUT_DOWN, is_lost, line_of, outcome
 
 DISCOVER_S = 1.0
 TICK_S = 0.2
 LISTEN_S = 5.0  # a call that waits for words ends after so long, and another follows
+END_S = 5  # in which agents have ended behind it
 LAST_WORDS_S = 10  # in which workers have told what they had to when the head has ended
 IN_VAIN = 3  # so often all places may fail before ranks have met for the first time
 NODE_SHARE = 0.001  # of the resource node:ADDRESS, which binds a worker to it
@@ -87,10 +89,11 @@ class Job:
         orders: Orders,
         variables: Mapping[str, str],
         callbacks: Iterable[Callable[[Any], Any]],
+        is_over: threading.Event,
     ) -> None:
         self._head, self._terms, self._discovery = head, terms, discovery
         self._orders, self._variables = orders, dict(variables)
-        self._callbacks = list(callbacks)
+        self._callbacks, self._is_over = list(callbacks), is_over
         self._workers: dict[Place, _Worker] = {}
         self._calls: dict[Any, _Worker] = {}
         self._places: list[Place] | None = None
@@ -108,6 +111,8 @@ class Job:
         """What the ranks that there were at the end have returned."""
         try:
             while self._head.status is None:
+                if self._is_over.is_set():
+                    raise RuntimeError(SHUT_DOWN)
                 self._settle()
                 self._hear(TICK_S)
             end_s = time.monotonic() + LAST_WORDS_S
@@ -115,8 +120,24 @@ class Job:
                 self._hear(TICK_S)
             return self._values()
         finally:
-            for worker in self._workers.values():
-                ray.kill(worker.actor, no_restart=True)
+            try:
+                self._let_end()
+            finally:
+                for worker in self._workers.values():
+                    ray.kill(worker.actor, no_restart=True)
+
+    def _let_end(self) -> None:
+        """With the head agents end, and all that their processes have started; one that Ray kills
+        with its actor cannot."""
+        self._head.stop()
+        calls = {ref: worker for ref, worker in self._calls.items() if worker.has_begun}
+        end_s = time.monotonic() + END_S
+        while calls and time.monotonic() < end_s:
+            for ref in ray.wait(list(calls), timeout=TICK_S)[0]:
+                worker = calls.pop(ref)
+                words, error = outcome(ref)
+                if error is None and not any(isinstance(word, Ended) for word in words):
+                    calls[worker.actor.listen.remote(LISTEN_S)] = worker
 
     # -------------------------------------------------------------- workers
 
@@ -291,8 +312,9 @@ def run_job(
     variables: Mapping[str, str],
     callbacks: Iterable[Callable[[Any], Any]],
     verbose: bool,
+    is_over: threading.Event | None = None,
 ) -> list[Any]:
-    """Head and job, from beginning to end."""
+    """Head and job, from beginning to end, or until is_over is set."""
 
     def say(line: str) -> None:
         if verbose:
@@ -307,4 +329,5 @@ def run_job(
         cooldown_s=terms.cooldown_s,
         say=say,
     ) as head:
-        return Job(head, terms, discovery, orders, variables, callbacks).run()
+        given = (terms, discovery, orders, variables, callbacks, is_over or threading.Event())
+        return Job(head, *given).run()

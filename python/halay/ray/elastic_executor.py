@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +87,7 @@ class Elastic:
         self._settings, self._params = settings, params
         self._made: tuple[type | None, Sequence[Any], Mapping[str, Any]] | None = None
         self._variables: dict[str, str] = {}
+        self._ends: list[Callable[[], Any]] = []  # of jobs that run
 
     def _discovery(self) -> HostDiscovery:
         params = self._params
@@ -125,11 +128,26 @@ class Elastic:
             bool(getattr(self._settings, "verbose", 1)),
         )
         if ray.util.client.ray.is_connected():  # the workers cannot reach this machine
-            return list(ray.get(ray.remote(run_job).options(num_cpus=0).remote(*given)))
-        return run_job(*given)
+            ref = ray.remote(run_job).options(num_cpus=0).remote(*given)
+            with self._ended_by(lambda: ray.cancel(ref)):
+                return list(ray.get(ref))
+        is_over = threading.Event()
+        with self._ended_by(is_over.set):
+            return run_job(*given, is_over)
+
+    @contextlib.contextmanager
+    def _ended_by(self, end: Callable[[], Any]) -> Iterator[None]:
+        """What runs meanwhile is ended by shutdown(), called in another thread or in a callback."""
+        self._ends.append(end)
+        try:
+            yield
+        finally:
+            self._ends.remove(end)
 
     def shutdown(self) -> None:
         self._made = None
+        for end in list(self._ends):
+            end()
 
 
 class ElasticSettings:

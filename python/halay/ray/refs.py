@@ -9,6 +9,7 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 TEXT_MAX = 600  # of a cause
+SHUT_DOWN = "RayExecutor: shutdown() was called meanwhile, and has ended this call"
 
 
 def is_lost(error: BaseException) -> bool:

@@ -77,5 +77,12 @@ class BaseHorovodWorker:
             self.executable = executable_cls(*(executable_args or ()), **(executable_kwargs or {}))
 
     def execute(self, func: Callable[[Any], Any]) -> Any:
-        """func(executable)"""
-        return func(self.executable)
+        """func(executable). What it raises the driver hears, as far as it can be pickled."""
+        try:
+            return func(self.executable)
+        except Exception as error:
+            try:
+                ray.cloudpickle.loads(ray.cloudpickle.dumps(error))
+            except Exception:
+                raise RuntimeError(f"{type(error).__name__}: {error}") from error
+            raise

@@ -38,7 +38,8 @@ class SparkBackend(Backend):
     def __init__(
         self, num_proc: int | None = None, env: Mapping[str, Any] | None = None, **given: Any
     ) -> None:
-        self._num_proc = num_proc or int(active_context().defaultParallelism)
+        context = active_context()
+        self._num_proc = num_proc or int(context.defaultParallelism)
         self._env = env
         self._given = given
 

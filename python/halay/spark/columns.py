@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from . import rows
 from .rows import Group
+from .session import text_of
 from .store import Store
 
 ROW_GROUP_BYTES = 64 << 20
@@ -157,6 +158,8 @@ def written(
 
     check(df.schema, columns, any_type)
     check_validation(validation, df.schema)
+    if validation and MARK in columns:
+        raise ValueError(f"the column name '{MARK}' is taken by what parts the rows: rename it")
     kinds = {name: df.schema[name].dataType for name in columns}
     picked = [as_array(name, kind).alias(name) for name, kind in kinds.items()]
     counted = list(columns)
@@ -176,7 +179,7 @@ def written(
     try:
         if validation:
             writer = writer.partitionBy(MARK)
-        writer.parquet(store.get_spark_path(path))
+        _write(writer, store, path)
         found = _found(store, path, bool(validation))
         if not found.train and not found.val and chosen.isEmpty():
             raise ValueError("there are no rows to train on")  # and nothing was counted
@@ -191,6 +194,17 @@ def written(
         yield found._replace(metadata=metadata)
     finally:
         store.remove(path)
+
+
+def _write(writer: Any, store: Store, path: str) -> None:
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        writer.parquet(store.get_spark_path(path))
+    except Py4JJavaError as error:  # what Spark knows no better error for
+        raise RuntimeError(
+            f"Spark could not write the rows below {store.prefix_path}: {text_of(error)}"
+        ) from error
 
 
 def _groups(store: Store, path: str) -> list[Group]:

@@ -31,6 +31,7 @@ from .session import (
     cancel,
     is_cancelled,
     late,
+    match_workers,
     python_of,
     slots,
     start_timeout_of,
@@ -271,6 +272,7 @@ def run(
     if use_gloo and use_mpi:
         raise ValueError("use_gloo and use_mpi exclude each other")
     context = active_context()
+    match_workers()
     size = context.defaultParallelism if num_proc is None else num_proc
     if size < 1:
         raise ValueError(f"num_proc must be at least 1, not {size}")

@@ -320,6 +320,7 @@ def run_elastic(
             text = f"{name} is deprecated, use {name[:4]}num_proc instead"
             warnings.warn(text, DeprecationWarning, stacklevel=2)
     context = session.active_context()
+    session.match_workers()
     least, most = (
         o if o is not None else n for o, n in ((min_np, min_num_proc), (max_np, max_num_proc))
     )

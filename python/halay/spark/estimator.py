@@ -28,9 +28,18 @@ from . import columns
 from .backend import Backend, SparkBackend
 from .columns import Written
 from .predicted import Call, added
+from .session import match_workers
 
 T = TypeVar("T", bound=type)
 PICKLED = "halay"  # the file beside Spark ML's metadata
+
+
+def _can_be_pickled(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return False
+    return True
 
 
 class Setting(NamedTuple):
@@ -295,21 +304,50 @@ class HorovodEstimator(Estimator, EstimatorParams, Saved):  # type: ignore[misc]
                     error.add_note(words)
             raise
 
+    def _pickled(self, orders: Any) -> bytes:
+        """What ranks are told. TypeError with the name of the parameter that stands in the way."""
+        try:
+            return bytes(cloudpickle.dumps(orders))
+        except Exception as error:
+            for param, value in self._paramMap.items():
+                if param.name != "backend" and not _can_be_pickled(value):
+                    raise TypeError(
+                        f"the parameter {param.name} cannot be pickled, and so not be sent to "
+                        f"ranks: {error}"
+                    ) from error
+            raise
+
     def _has_checkpoint(self, run_id: str) -> bool:
         store = self._get("store")
         return bool(store.saving_runs() and store.exists(store.get_checkpoint_file(run_id)))
 
+    _kept: frozenset[str] = frozenset(("epoch", "epochs", "seed", "history"))  # at least
+
     def _read(self, checkpoint: bytes) -> dict[str, Any]:
         """With epoch, epochs, seed and history."""
         raise NotImplementedError
+
+    def _checkpoint(self, run_id: str) -> dict[str, Any]:
+        store = self._get("store")
+        path = store.get_checkpoint_file(run_id)
+        data, state, cause = store.read(path), None, None
+        try:
+            state = self._read(data)
+        except Exception as error:  # whatever a framework makes of a file that it has not written
+            cause = error
+        if not isinstance(state, dict) or not state.keys() >= self._kept:
+            name = f"{type(self).__module__.removesuffix('.estimator')}.{type(self).__name__}"
+            raise ValueError(
+                f"{path} is no checkpoint of a {name}: give another run_id, or remove it"
+            ) from cause
+        return state
 
     def _begin(self) -> tuple[str, dict[str, Any] | None]:
         """The run's name, and its checkpoint, if there is one."""
         run_id = self._get("run_id") or self._new_run_id()
         if not self._has_checkpoint(run_id):
             return run_id, None
-        store = self._get("store")
-        state = self._read(store.read(store.get_checkpoint_file(run_id)))
+        state = self._checkpoint(run_id)
         if self._get("verbose"):
             print(f"run {run_id} goes on after {state['epoch']} epochs", flush=True)
         return run_id, state
@@ -386,6 +424,7 @@ class HorovodModel(Model, HasOutputCols, Saved):  # type: ignore[misc]
         return self.getOrDefault("input_shapes") or ()
 
     def _transform(self, df: Any) -> Any:
+        match_workers()
         return added(
             df,
             self._call(),

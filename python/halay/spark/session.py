@@ -43,6 +43,17 @@ def python_of(context: Any) -> str | None:
     return None if told else sys.executable
 
 
+def match_workers() -> None:
+    """On this machine Spark's own Python workers are this Python, where Spark is told no other one:
+    else they are the `python3` of PATH, which may lack what this one has. On a cluster it may be at
+    another path, or not there."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context  # Spark Connect has none
+    if context is not None and context.master.startswith("local") and python_of(context):
+        context.pythonExec = sys.executable
+
+
 def active_context() -> Any:
     from pyspark import SparkContext
 

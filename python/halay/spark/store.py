@@ -11,12 +11,29 @@ both.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
 SPARKS_SCHEMES = {"s3": "s3a", "abfs": "abfss"}  # where Hadoop's name differs from fsspec's
+
+
+def _replace(path: str, data: bytes) -> None:
+    """Of a local file system, where fsspec would write in /tmp and copy what is there."""
+    part = f"{path}.{secrets.token_hex(4)}"
+    try:
+        with open(part, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(part)
+        raise
 
 
 class Store:
@@ -65,12 +82,16 @@ class Store:
     @property
     def arrow_fs(self) -> Any:
         """The file system for pyarrow: its own for local files, which it can map."""
-        from fsspec.implementations.local import LocalFileSystem
         from pyarrow import fs
 
-        if type(self.fs) is LocalFileSystem:
+        if self._is_local():
             return fs.LocalFileSystem()
         return fs.PyFileSystem(fs.FSSpecHandler(self.fs))
+
+    def _is_local(self) -> bool:
+        from fsspec.implementations.local import LocalFileSystem
+
+        return type(self.fs) is LocalFileSystem
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "fs"}
@@ -132,8 +153,11 @@ class Store:
         return bytes(self.fs.cat_file(path))
 
     def write(self, path: str, data: bytes) -> None:
-        """Replaces the file, at once where the file system can."""
+        """Replaces the file, at once where the file system can: local ones do, whatever fails."""
         self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        if self._is_local():
+            _replace(self.get_localized_path(path), data)
+            return
         with self.fs.transaction, self.fs.open(path, "wb") as file:
             file.write(data)
 

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from typing import Any
-
-from pyspark import cloudpickle
 
 from .. import torch as plain
 from ..backend import Backend
@@ -56,6 +55,8 @@ class TorchEstimator(plain.TorchEstimator):
     A plain torch.nn.Module with optimizer and loss is trained, too.
     """
 
+    _kept = frozenset(("model", "lightning", "epoch", "epochs", "seed", "size", "history"))
+
     def _check(self) -> None:
         if not package_of(self._get("model")):
             super()._check()
@@ -67,6 +68,8 @@ class TorchEstimator(plain.TorchEstimator):
 
     def _train(self, backend: Backend, found: Written) -> Any:
         run_id, state = self._begin()
+        if state is not None:
+            self._load(copy.deepcopy(self._get("model")), state, run_id)
         task = self._task(found, run_id, None)
         names = ("num_gpus", "logger", "log_every_n_steps", "profiler", "terminate_on_nan")
         own = {name: self._get(name) for name in (*names, "trainer_args", "callbacks")}
@@ -75,7 +78,7 @@ class TorchEstimator(plain.TorchEstimator):
             task.epochs += state["epoch"]
         elif state is not None and self._get("random_seed") is None:
             task.seed = state["seed"]
-        pickled = bytes(cloudpickle.dumps((task, how)))
+        pickled = self._pickled((task, how))
         with self._told_how_to_resume(run_id):
             saved = backend.run(train, args=(pickled,), env={})[0]
         return self._model(unpacked(saved), run_id, found.metadata)

@@ -254,7 +254,7 @@ def _trainer(
         "strategy": _strategy(facts, task, lightning),
         "max_epochs": task.epochs,
         "callbacks": callbacks,
-        "logger": how.own["logger"] or False,
+        "logger": how.own["logger"],
         "log_every_n_steps": how.own["log_every_n_steps"],
         "profiler": how.own["profiler"],
         "accumulate_grad_batches": task.passes,
@@ -265,6 +265,9 @@ def _trainer(
         "enable_model_summary": False,
         "default_root_dir": folder,
     }
+    if settings["logger"] is None:  # callbacks want one, LearningRateMonitor for one
+        loggers = importlib.import_module(f"{lightning.__name__}.loggers")
+        settings["logger"] = loggers.CSVLogger(folder)
     settings.update(how.own["trainer_args"] or {})
     return lightning.Trainer(**settings)
 

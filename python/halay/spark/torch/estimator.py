@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from pyspark import cloudpickle
 
 from ..backend import Backend
 from ..columns import Metadata, Written
@@ -59,6 +58,9 @@ class TorchEstimator(HorovodEstimator):
     Parameters by name, as Horovod has them: docs/estimators.md says what each does.
     """
 
+    # In a checkpoint.
+    _kept = frozenset(("model", "optimizer", "epoch", "epochs", "seed", "history"))
+
     def __init__(self, **given: Any) -> None:
         super().__init__(given)
 
@@ -79,12 +81,21 @@ class TorchEstimator(HorovodEstimator):
     def _read(self, checkpoint: bytes) -> dict[str, Any]:
         return unpacked(checkpoint)
 
+    def _load(self, model: Any, state: dict[str, Any], run_id: str) -> None:
+        try:
+            model.load_state_dict(state["model"])
+        except RuntimeError as error:
+            raise ValueError(
+                f"the checkpoint of run '{run_id}' is of another model, so give another run_id: "
+                f"{error}"
+            ) from error
+
     def _task(self, found: Written, run_id: str, state: dict[str, Any] | None) -> Task:
         labels = self._get("label_cols")
         model, optimizer = self._get("model"), self.getOptimizer()
         if state is not None:
             model, optimizer = copy.deepcopy((model, optimizer))
-            model.load_state_dict(state["model"])
+            self._load(model, state, run_id)
             optimizer.load_state_dict(state["optimizer"])
         return Task(
             **self._told(found, run_id, state),
@@ -106,7 +117,7 @@ class TorchEstimator(HorovodEstimator):
         task = self._task(found, run_id, state)
         if state is None or task.first_epoch < task.epochs:
             with self._told_how_to_resume(run_id):
-                saved = backend.run(train, args=(bytes(cloudpickle.dumps(task)),), env={})[0]
+                saved = backend.run(train, args=(self._pickled(task),), env={})[0]
             state = unpacked(saved)
         return self._model(state, run_id, found.metadata)
 
