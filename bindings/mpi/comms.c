@@ -103,6 +103,8 @@ int MPIABI_Comm_split(word handle, int colour, int key, word *out)
         return fail(HALAY_ENOMEM, "MPI_Comm_split: no memory");
     *made = (struct comm){.rank = parent->rank, .size = parent->size, .life = life_of_job()};
     *out = (word)made;
+    if (!is_forked() && !is_over(made))
+        comm_made();
     if (check(parent))
         return failed(made, parent->code ? parent->code : HALAY_ESTATE,
                       parent->code ? parent->why : "MPI was finalized, or this is a forked child");
@@ -112,6 +114,7 @@ int MPIABI_Comm_split(word handle, int colour, int key, word *out)
     if (!rc && !made->halay) { /* colour MPI_UNDEFINED */
         *out = NONE;
         free(made);
+        comm_gone();
     }
     return rc;
 }
@@ -122,8 +125,11 @@ int MPIABI_Comm_free(word *handle)
     if (*handle == NONE || *handle == WORLD || *handle == SELF)
         return fail(HALAY_EINVAL, "MPI_Comm_free: not a communicator of the program's");
     int rc = HALAY_OK;
-    if (comm->halay && !is_forked() && !is_over(comm))
-        rc = halay_comm_free(comm->halay);
+    if (!is_forked() && !is_over(comm)) {
+        rc = halay_comm_free(comm->halay); /* takes NULL */
+        const int last = comm_gone();
+        rc = rc ? rc : last;
+    }
     if (rc)
         return fail(rc, "MPI_Comm_free: %s", halay_strerror(rc));
     free(comm);

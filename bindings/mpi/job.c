@@ -20,6 +20,7 @@ static struct {
     pid_t process;
     unsigned life;
     bool finalized, alone;
+    unsigned comms; /* of this life: made, and not freed yet */
     struct comm world, self;
 } job = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -194,8 +195,8 @@ int MPIABI_Init_thread(int *argc, char ***argv, int required, int *provided)
         return check(&job.world);
     pthread_mutex_lock(&job.lock);
     job.process = getpid();
-    if (!job.context)
-        job.world.code = join();
+    job.finalized = false;
+    job.world.code = job.context ? HALAY_OK : join();
     const int rc = job.world.code;
     pthread_mutex_unlock(&job.lock);
     if (provided)
@@ -208,14 +209,38 @@ int MPIABI_Init(int *argc, char ***argv)
     return MPIABI_Init_thread(argc, argv, MPI_THREAD_SINGLE, NULL);
 }
 
+/* With the lock held. */
+static int leave(void)
+{
+    halay_comm_free(job.context ? job.world.halay : NULL);
+    const int rc = halay_finalize(job.context); /* takes NULL */
+    job.context = NULL;
+    return rc;
+}
+
+void comm_made(void)
+{
+    pthread_mutex_lock(&job.lock);
+    job.comms++;
+    pthread_mutex_unlock(&job.lock);
+}
+
+int comm_gone(void)
+{
+    pthread_mutex_lock(&job.lock);
+    const int rc = --job.comms == 0 && job.finalized ? leave() : HALAY_OK;
+    pthread_mutex_unlock(&job.lock);
+    return rc;
+}
+
+/* JAX calls it while its threads may be in a collective of a result that nobody has waited for. It
+ * frees its communicators when they are done: then the job is left. */
 int MPIABI_Finalize(void)
 {
     if (is_forked())
         return MPI_SUCCESS; /* the parent's job goes on */
     pthread_mutex_lock(&job.lock);
-    halay_comm_free(job.context ? job.world.halay : NULL);
-    const int rc = halay_finalize(job.context); /* takes NULL */
-    job.context = NULL;
+    const int rc = job.comms ? HALAY_OK : leave();
     job.finalized = true;
     job.world.code = HALAY_ESTATE;
     snprintf(job.world.why, sizeof(job.world.why), "MPI was finalized");
@@ -231,7 +256,7 @@ int MPIABI_Initialized(int *flag)
 
 int MPIABI_Finalized(int *flag)
 {
-    *flag = job.finalized && !job.context;
+    *flag = job.finalized;
     return MPI_SUCCESS;
 }
 

@@ -44,6 +44,9 @@ bool is_over(const struct comm *comm);
 /* Is this a child that was forked since MPI_Init? */
 bool is_forked(void);
 unsigned life_of_job(void);
+/* The program has made a communicator of this life; has freed one. The latter may end the job. */
+void comm_made(void);
+int comm_gone(void);
 /* Has nobody told this process of a job? */
 bool is_alone(void);
 

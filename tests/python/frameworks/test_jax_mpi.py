@@ -40,7 +40,7 @@ def ranks(nranks: int, *cases: str, env: dict[str, str] | None = None, status: i
     return text
 
 
-VALUES = ["types", "half", "collectives", "axes", "partitioned", "threads", "again"]
+VALUES = ["types", "half", "collectives", "axes", "partitioned", "threads", "again", "unlooked"]
 
 
 def test_values_of_two():
@@ -48,7 +48,7 @@ def test_values_of_two():
 
 
 def test_values_of_four_in_a_grid():
-    ranks(4, "collectives", "axes", "partitioned", "threads")
+    ranks(4, "collectives", "axes", "partitioned", "threads", "unlooked")
 
 
 @pytest.mark.long
