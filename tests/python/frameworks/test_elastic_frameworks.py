@@ -14,8 +14,8 @@ from test_keras import settings
 HERE = Path(__file__).resolve().parent
 EPOCH = 5  # batches, of keras_elastic.py
 LOOP = "loop"  # tensorflow_elastic.py; all others are Keras on that back end
-SOME = [LOOP, "jax"]
-ALL = [*SOME, *(pytest.param(b, marks=pytest.mark.long) for b in ("tensorflow", "torch", "legacy"))]
+KERAS = ("jax", "tensorflow", "torch", "legacy")
+ALL = [LOOP, *(pytest.param(backend, marks=pytest.mark.long) for backend in KERAS)]
 PRECISION = 1e-4  # float32; the loop's learning rate is
 
 

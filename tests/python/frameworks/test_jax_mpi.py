@@ -57,6 +57,7 @@ def test_values_of_more(nranks):
     ranks(nranks, *VALUES)
 
 
+@pytest.mark.long
 def test_with_halay_torch_before_and_after():
     ranks(2, "torch_first")
     ranks(2, "torch_later")

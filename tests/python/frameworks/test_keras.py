@@ -77,7 +77,9 @@ def test_callbacks_and_state(results, backend):
         ]
 
 
-@pytest.mark.parametrize("backend", ["jax", "tensorflow", TORCH, LEGACY])
+@pytest.mark.parametrize(
+    "backend", ["tensorflow", pytest.param("jax", marks=pytest.mark.long), TORCH, LEGACY]
+)
 def test_a_saved_model_loads_without_halay(results, backend):
     _, folder = results(backend)
     config = json.loads(zipfile.ZipFile(folder / "model.keras").read("config.json"))

@@ -16,10 +16,9 @@ HERE = Path(__file__).resolve().parent
 LATE_S = 300  # for ranks to start, where others have the cores
 
 
-@pytest.mark.parametrize(
-    "backend", ["tensorflow", pytest.param("jax", marks=pytest.mark.long), TORCH, LEGACY]
-)
-@pytest.mark.parametrize("nranks", [2, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", TORCH, LEGACY])
+@pytest.mark.parametrize("nranks", [2, 1])
 def test_ranks(tmp_path, backend, nranks):
     """As keras_estimator.py says."""
     command = [sys.executable, str(HERE / "keras_estimator.py"), str(tmp_path)]
