@@ -11,11 +11,11 @@ int MPIABI_Allreduce(const void *in, void *out, int count, word datatype, word o
     const struct comm *comm = comm_of(handle);
     halay_type_t type;
     halay_op_t how;
-    int rc = check(comm);
-    if (!rc)
-        rc = check_type("MPI_Allreduce", count, datatype, &type);
+    int rc = check_type("MPI_Allreduce", count, datatype, &type);
     if (!rc)
         rc = check_op("MPI_Allreduce", op, &how);
+    if (!rc)
+        rc = call_begin(comm);
     if (rc)
         return rc;
     return result(comm, halay_allreduce(in == out ? HALAY_IN_PLACE : in, out, (size_t)count, type,
@@ -27,12 +27,12 @@ int MPIABI_Allgather(const void *in, int in_count, word in_type, void *out, int 
 {
     const struct comm *comm = comm_of(handle);
     halay_type_t type;
-    int rc = check(comm);
-    if (!rc)
-        rc = check_type("MPI_Allgather", count, datatype, &type);
+    int rc = check_type("MPI_Allgather", count, datatype, &type);
     if (!rc && in != HALAY_IN_PLACE && (in_count != count || in_type != datatype))
         rc =
             fail(HALAY_EUNSUPPORTED, "MPI_Allgather: both sides must have the same count and type");
+    if (!rc)
+        rc = call_begin(comm);
     if (rc)
         return rc;
     return result(comm, halay_allgather(in, out, (size_t)count, type, comm->halay));
@@ -44,9 +44,7 @@ int MPIABI_Reduce_scatter(const void *in, void *out, const int counts[], word da
     const struct comm *comm = comm_of(handle);
     halay_type_t type;
     halay_op_t how;
-    int rc = check(comm);
-    if (!rc)
-        rc = check_type("MPI_Reduce_scatter", counts[0], datatype, &type);
+    int rc = check_type("MPI_Reduce_scatter", counts[0], datatype, &type);
     for (int r = 1; r < comm->size && !rc; r++)
         rc = check_type("MPI_Reduce_scatter", counts[r], datatype, &type);
     if (!rc)
@@ -57,17 +55,18 @@ int MPIABI_Reduce_scatter(const void *in, void *out, const int counts[], word da
     bool same = true;
     for (int r = 1; r < comm->size; r++)
         same = same && counts[r] == counts[0];
-    if (same)
-        return result(comm,
-                      halay_reduce_scatter(from, out, (size_t)counts[0], type, how, comm->halay));
-    size_t *each = malloc((size_t)comm->size * sizeof(*each));
-    if (!each)
+    size_t *each = same ? NULL : malloc((size_t)comm->size * sizeof(*each));
+    if (!same && !each)
         return fail(HALAY_ENOMEM, "MPI_Reduce_scatter: no memory");
-    for (int r = 0; r < comm->size; r++)
+    for (int r = 0; r < comm->size && each; r++)
         each[r] = (size_t)counts[r];
-    rc = halay_reduce_scatterv(from, out, each, type, how, comm->halay);
+    rc = call_begin(comm);
+    if (!rc)
+        rc = result(comm, each ? halay_reduce_scatterv(from, out, each, type, how, comm->halay)
+                               : halay_reduce_scatter(from, out, (size_t)counts[0], type, how,
+                                                      comm->halay));
     free(each);
-    return result(comm, rc);
+    return rc;
 }
 
 /* ---------------------------------------------------------------- messages */
@@ -109,6 +108,11 @@ static int begin(const char *function, const void *from, void *to, int count, wo
     if (!m)
         return fail(HALAY_ENOMEM, "%s: no memory", function);
     *m = (struct message){.comm = comm, .peer = peer};
+    rc = call_begin(comm);
+    if (rc) {
+        free(m);
+        return rc;
+    }
     rc = to ? halay_irecv(to, (size_t)count, type, peer, comm->halay, &m->request)
             : halay_isend(from, (size_t)count, type, peer, comm->halay, &m->request);
     if (rc)
@@ -137,7 +141,7 @@ int MPIABI_Wait(word *request, struct status *status)
         *status = (struct status){.source = m ? m->peer : MPI_PROC_NULL};
     if (!m)
         return MPI_SUCCESS;
-    int rc = check(m->comm);
+    int rc = call_begin(m->comm);
     if (!rc)
         rc = result(m->comm, halay_request_wait(m->request));
     free(m);

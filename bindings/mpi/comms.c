@@ -103,18 +103,16 @@ int MPIABI_Comm_split(word handle, int colour, int key, word *out)
         return fail(HALAY_ENOMEM, "MPI_Comm_split: no memory");
     *made = (struct comm){.rank = parent->rank, .size = parent->size, .life = life_of_job()};
     *out = (word)made;
-    if (!is_forked() && !is_over(made))
-        comm_made();
-    if (check(parent))
+    if (call_begin(parent))
         return failed(made, parent->code ? parent->code : HALAY_ESTATE,
                       parent->code ? parent->why : "MPI was finalized, or this is a forked child");
     pthread_mutex_lock(&one_at_a_time);
     const int rc = split(parent, colour, key, made);
     pthread_mutex_unlock(&one_at_a_time);
+    call_end();
     if (!rc && !made->halay) { /* colour MPI_UNDEFINED */
         *out = NONE;
         free(made);
-        comm_gone();
     }
     return rc;
 }
@@ -125,10 +123,9 @@ int MPIABI_Comm_free(word *handle)
     if (*handle == NONE || *handle == WORLD || *handle == SELF)
         return fail(HALAY_EINVAL, "MPI_Comm_free: not a communicator of the program's");
     int rc = HALAY_OK;
-    if (!is_forked() && !is_over(comm)) {
-        rc = halay_comm_free(comm->halay); /* takes NULL */
-        const int last = comm_gone();
-        rc = rc ? rc : last;
+    if (comm->halay && !is_forked() && !call_begin(comm)) {
+        rc = halay_comm_free(comm->halay);
+        call_end();
     }
     if (rc)
         return fail(rc, "MPI_Comm_free: %s", halay_strerror(rc));

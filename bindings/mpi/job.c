@@ -7,12 +7,16 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#define FIRST_ERROR 1000 /* MPI's number of a code: this minus the code */
+#define FIRST_ERROR 1000           /* MPI's number of a code: this minus the code */
+#define QUIET_NS    500000000ull   /* MPI_Finalize leaves when no call has begun for so long, */
+#define BUSY_NS     60000000000ull /* and at the latest then */
+#define LOOK_NS     5000000
 
 static struct {
     pthread_mutex_t lock; /* of what follows; taken in the process of MPI_Init only */
@@ -20,7 +24,8 @@ static struct {
     pid_t process;
     unsigned life;
     bool finalized, alone;
-    unsigned comms; /* of this life: made, and not freed yet */
+    _Atomic unsigned begun, ended; /* calls of any thread */
+    _Atomic bool closed;           /* partner of begun: a call counts itself, then looks here */
     struct comm world, self;
 } job = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -47,10 +52,23 @@ int fail(int code, const char *format, ...)
 int result(const struct comm *comm, int code)
 {
     halay_verdict_t verdict = {.size = sizeof(verdict)};
-    if (!code)
-        return MPI_SUCCESS;
-    const bool known = !halay_comm_verdict(comm->halay, &verdict) && verdict.code == code;
-    return fail(code, "%s", known ? verdict.text : halay_strerror(code));
+    const bool known = code && !halay_comm_verdict(comm->halay, &verdict) && verdict.code == code;
+    call_end();
+    return code ? fail(code, "%s", known ? verdict.text : halay_strerror(code)) : MPI_SUCCESS;
+}
+
+int call_begin(const struct comm *comm)
+{
+    atomic_fetch_add(&job.begun, 1);
+    const int rc = check(comm);
+    if (rc)
+        call_end();
+    return rc;
+}
+
+void call_end(void)
+{
+    atomic_fetch_add(&job.ended, 1);
 }
 
 int check(const struct comm *comm)
@@ -146,7 +164,7 @@ bool is_forked(void)
 
 bool is_over(const struct comm *comm)
 {
-    return !job.context || comm->life != job.life;
+    return atomic_load(&job.closed) || !job.context || comm->life != job.life;
 }
 
 bool is_alone(void)
@@ -196,6 +214,7 @@ int MPIABI_Init_thread(int *argc, char ***argv, int required, int *provided)
     pthread_mutex_lock(&job.lock);
     job.process = getpid();
     job.finalized = false;
+    atomic_store(&job.closed, false);
     job.world.code = job.context ? HALAY_OK : join();
     const int rc = job.world.code;
     pthread_mutex_unlock(&job.lock);
@@ -209,38 +228,45 @@ int MPIABI_Init(int *argc, char ***argv)
     return MPIABI_Init_thread(argc, argv, MPI_THREAD_SINGLE, NULL);
 }
 
-/* With the lock held. */
-static int leave(void)
+static uint64_t look(void)
 {
-    halay_comm_free(job.context ? job.world.halay : NULL);
-    const int rc = halay_finalize(job.context); /* takes NULL */
-    job.context = NULL;
-    return rc;
+    struct timespec now, pause = {.tv_nsec = LOOK_NS};
+    nanosleep(&pause, NULL);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void comm_made(void)
+/* Until no call is under way, nor will be: those that run end by their own deadlines. */
+static void close_calls(void)
 {
-    pthread_mutex_lock(&job.lock);
-    job.comms++;
-    pthread_mutex_unlock(&job.lock);
+    const uint64_t start_ns = look();
+    uint64_t since_ns = start_ns, now_ns = start_ns;
+    for (unsigned seen = atomic_load(&job.begun);
+         now_ns < since_ns + QUIET_NS && now_ns < start_ns + BUSY_NS; now_ns = look()) {
+        const unsigned begun = atomic_load(&job.begun);
+        if (begun != seen || begun != atomic_load(&job.ended))
+            since_ns = now_ns;
+        seen = begun;
+    }
+    atomic_store(&job.closed, true);
+    while (atomic_load(&job.begun) != atomic_load(&job.ended))
+        look();
 }
 
-int comm_gone(void)
-{
-    pthread_mutex_lock(&job.lock);
-    const int rc = --job.comms == 0 && job.finalized ? leave() : HALAY_OK;
-    pthread_mutex_unlock(&job.lock);
-    return rc;
-}
-
-/* JAX calls it while its threads may be in a collective of a result that nobody has waited for. It
- * frees its communicators when they are done: then the job is left. */
+/* JAX calls it while its threads may be at collectives of results that nobody has waited for: they
+ * go on until they rest. */
 int MPIABI_Finalize(void)
 {
+    int rc = HALAY_OK;
     if (is_forked())
         return MPI_SUCCESS; /* the parent's job goes on */
     pthread_mutex_lock(&job.lock);
-    const int rc = job.comms ? HALAY_OK : leave();
+    if (job.context) {
+        close_calls();
+        halay_comm_free(job.world.halay);
+        rc = halay_finalize(job.context);
+        job.context = NULL;
+    }
     job.finalized = true;
     job.world.code = HALAY_ESTATE;
     snprintf(job.world.why, sizeof(job.world.why), "MPI was finalized");

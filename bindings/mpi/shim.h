@@ -44,18 +44,18 @@ bool is_over(const struct comm *comm);
 /* Is this a child that was forked since MPI_Init? */
 bool is_forked(void);
 unsigned life_of_job(void);
-/* The program has made a communicator of this life; has freed one. The latter may end the job. */
-void comm_made(void);
-int comm_gone(void);
 /* Has nobody told this process of a job? */
 bool is_alone(void);
 
 /* What MPI_Error_string tells this thread next. Returns MPI's number of the error. */
 int fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same of a call on a communicator. code 0: MPI_SUCCESS. */
-int result(const struct comm *comm, int code);
 /* HALAY_OK, or why no call can be made on it. */
 int check(const struct comm *comm);
+/* The same, and the job is not left before call_end(). */
+int call_begin(const struct comm *comm);
+void call_end(void);
+/* Ends a call with fail(), or, by code 0, with MPI_SUCCESS. */
+int result(const struct comm *comm, int code);
 int check_type(const char *function, int count, word datatype, halay_type_t *type);
 int check_op(const char *function, word op, halay_op_t *found);
 

@@ -307,6 +307,16 @@ def dies() -> None:
     fails(lambda: total(mesh(SIZE)), "rank 1 of", "is lost")
 
 
+def raises() -> None:
+    """JAX keeps rank 1 at its end until the others have come; they hear of it before the deadline."""
+    assert total(mesh(SIZE)) == SIZE
+    if RANK == 1:
+        raise ValueError("of rank 1")
+    begin = time.monotonic()
+    fails(lambda: total(mesh(SIZE)), "rank 1 of")
+    assert time.monotonic() - begin < 30
+
+
 def sleeps() -> None:
     assert total(mesh(SIZE)) == SIZE
     if RANK != 1:

@@ -68,6 +68,11 @@ def test_a_rank_that_dies_is_named():
     assert text.count("is lost") >= 2, text
 
 
+def test_a_rank_that_raises_is_named():
+    text = ranks(2, "raises", status=1)
+    assert "ValueError: of rank 1" in text, text
+
+
 def test_a_rank_that_does_not_come_is_named():
     ranks(2, "sleeps", env=SOON)
 
