@@ -308,7 +308,7 @@ def dies() -> None:
 
 
 def raises() -> None:
-    """JAX keeps rank 1 at its end until the others have come; they hear of it before the deadline."""
+    """JAX keeps rank 1 at its end until the others have come; they hear of it at once."""
     assert total(mesh(SIZE)) == SIZE
     if RANK == 1:
         raise ValueError("of rank 1")
