@@ -37,3 +37,10 @@ def choose_op(op: int | None, average: bool | None) -> int:
             f"op={op!r} is no reduction; use hvd.Average, Sum, Adasum, Min, Max or Product"
         )
     return op
+
+
+def check_reduction(op: int, gradient_predivide_factor: float) -> None:
+    """Of gradients."""
+    choose_op(op, None)
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor needs op Average")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._process_sets import ProcessSet, global_process_set, members_of
-from .._reductions import Average
+from .._reductions import Average, check_reduction
 from ._which import BACKEND, hvd
 
 Compression = hvd.Compression
@@ -114,8 +114,7 @@ def DistributedOptimizer(
         return made
     if backward_passes_per_step < 1:
         raise ValueError(f"backward_passes_per_step={backward_passes_per_step}: at least 1")
-    if gradient_predivide_factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor needs op Average")
+    check_reduction(op, gradient_predivide_factor)
     reducer = Reducer(
         name or f"Distributed{type(optimizer).__name__}",
         compression,

@@ -37,11 +37,6 @@ def checked_groups(groups: Groups, num_groups: int) -> Groups:
     return groups
 
 
-def check_predivide(factor: float, op: int) -> None:
-    if factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor needs op Average")
-
-
 @dataclass
 class Reducer:
     """How gradients are reduced. local: variables whose gradients stay this rank's own."""

@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from .._process_sets import ProcessSet, global_process_set
-from .._reductions import Adasum, Average
+from .._reductions import Adasum, Average, check_reduction
 from .compression import Compression, Compressor
-from .gradients import Groups, Reducer, check_predivide, checked_groups
+from .gradients import Groups, Reducer, checked_groups
 
 _Legacy: Any = tf.compat.v1.train.Optimizer
 
@@ -158,7 +158,7 @@ def DistributedOptimizer(
     Keras 3 reduces in each step, the others in the last. The others are as of
     DistributedGradientTape().
     """
-    check_predivide(gradient_predivide_factor, op)
+    check_reduction(op, gradient_predivide_factor)
     if backward_passes_per_step < 1:
         raise ValueError(f"backward_passes_per_step={backward_passes_per_step}: at least 1")
     if op == Adasum and average_aggregated_gradients:

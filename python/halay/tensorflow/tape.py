@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from .._process_sets import ProcessSet, global_process_set
-from .._reductions import Average
+from .._reductions import Average, check_reduction
 from .compression import Compression, Compressor
-from .gradients import Groups, Reducer, check_predivide, checked_groups
+from .gradients import Groups, Reducer, checked_groups
 
 
 class _Distributed:
@@ -71,7 +71,7 @@ def DistributedGradientTape(
     variables, to reduce at once. scale_local_gradients: gradients of local sources are divided by
     the number of ranks, as the others are.
     """
-    check_predivide(gradient_predivide_factor, op)
+    check_reduction(op, gradient_predivide_factor)
     kind = type(gradtape)
     made: Any = type(kind.__name__, (_Distributed, kind), {})
     tape = made.__new__(made)

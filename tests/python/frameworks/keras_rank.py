@@ -209,13 +209,20 @@ for optimizer, steps in kinds:
     scales = hvd.allgather_object(value(used.loss_scale if LEGACY else used.dynamic_scale))
     assert len(set(scales)) == 1 and scales[0] < 2**15, scales
 keras.mixed_precision.set_global_policy("float32")
-if not LEGACY:  # whose compile() may do so
+
+
+def refused(words, wrap, **options):
     try:
-        Scaled(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)))
+        wrap(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), **options))
     except ValueError as error:
-        assert "LossScaleOptimizer around a DistributedOptimizer" in str(error)
+        assert words in str(error), error
     else:
         raise AssertionError("not refused")
+
+
+refused("op=77 is no reduction", raw, op=77)
+if not LEGACY:  # whose compile() may do so
+    refused("LossScaleOptimizer around a DistributedOptimizer", Scaled)
 checks.append("infinities")
 
 found["checks"] = checks
