@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -62,7 +63,15 @@ def _begin(members: Members) -> Callable[[], None]:
         if gate == ffi.NULL:
             raise MemoryError("halay.jax")
     _xla.halay_xla_gate_open(gate, members.trainer, members.rank, members.size)
-    return lambda: _xla.halay_xla_gate_close(gate)
+
+    def end() -> None:
+        # Programs that still run have calls to make, for which other ranks wait.
+        for array in jax.live_arrays():
+            with contextlib.suppress(Exception):  # it is told to who looks at the array
+                array.block_until_ready()
+        _xla.halay_xla_gate_close(gate)
+
+    return end
 
 
 def gate_of(members: Members) -> int:

@@ -523,6 +523,23 @@ def test_several_devices_are_refused_by_name():
     assert status == 0 and "refused" in text, text
 
 
+UNLOOKED = """
+import jax, jax.numpy as jnp
+import halay.jax as hvd
+hvd.init()
+ones = lambda i, a: hvd.allreduce(jnp.cos(a @ a) * 0 + 1)
+program = jax.jit(lambda a: jax.lax.fori_loop(0, 20, ones, a))
+results = [program(jnp.ones((300, 300))) for _ in range(20)]
+if hvd.rank() == 0:
+    assert float(results[-1].sum()) == 90000
+"""
+
+
+def test_the_job_is_not_left_while_programs_run():
+    status, text = halayrun(2, [sys.executable, "-c", UNLOOKED])
+    assert status == 0, text
+
+
 INITIALIZE = """
 import jax
 import halay.jax as hvd
