@@ -13,6 +13,7 @@
 #define MESSAGES 1000
 #define MOST     700 /* elements */
 #define SOON_NS  5000000000ull
+#define MANY_NS  100000000000ull /* thousands of turns over two slots, beside other programs */
 
 struct board {
     pthread_barrier_t barrier;
@@ -248,7 +249,8 @@ int main(int argc, char **argv)
             struct ranks_options o = {.nranks = n,
                                       .shm = f == 3,
                                       .faults = &faults[f % 3],
-                                      .node_of_rank = f % 2 ? nodes : NULL};
+                                      .node_of_rank = f % 2 ? nodes : NULL,
+                                      .deadline_ns = MANY_NS};
             ranks_run(&o, all, &board);
             pthread_barrier_destroy(&board.barrier);
         }
