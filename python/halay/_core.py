@@ -6,6 +6,8 @@ Every call into `lib` releases the GIL.
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -165,3 +167,11 @@ def cuda_stream(handle: int) -> Any:
     found.size, found.kind = ffi.sizeof("halay_stream_t"), CUDA_MEMORY
     found.handle = ffi.cast("void *", handle)
     return found
+
+
+@functools.lru_cache(maxsize=4096)
+def c_shape(shape: tuple[int, ...]) -> Any:
+    """A halay_dims_t; the dimensions for which it has no room are one with the last."""
+    most: int = lib.HALAY_DIMS_MAX
+    dims = [*shape[: most - 1], math.prod(shape[most - 1 :])] if len(shape) > most else [*shape]
+    return ffi.new("halay_dims_t *", (len(dims), dims))

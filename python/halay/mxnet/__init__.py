@@ -13,23 +13,9 @@ except Exception as cause:  # with NumPy 1.24 and newer an AttributeError
         "environment of its own"
     ) from cause
 
-from .._basics import (
-    cross_rank,
-    cross_size,
-    init,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
 from .._objects import allgather_object, broadcast_object
-from .._process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
-from .._reductions import Adasum, Average, Max, Min, Product, Sum
-from ..errors import HalayError, HorovodInternalError
+from .._surface import *  # noqa: F403
+from .._surface import __all__ as _names
 from .ops import (
     allgather,
     allreduce,
@@ -49,19 +35,10 @@ if not _mxnet.__version__.startswith("1."):
     raise ImportError(f"halay.mxnet is for MXNet 1.9.1; this is {_mxnet.__version__}")
 
 __all__ = [
-    "Adasum",
-    "Average",
+    *_names,
     "Compression",
     "DistributedOptimizer",
     "DistributedTrainer",
-    "HalayError",
-    "HorovodInternalError",
-    "Max",
-    "Min",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "add_process_set",
     "allgather",
     "allgather_object",
     "allreduce",
@@ -71,22 +48,9 @@ __all__ = [
     "broadcast_",
     "broadcast_object",
     "broadcast_parameters",
-    "cross_rank",
-    "cross_size",
-    "global_process_set",
     "grouped_allgather",
     "grouped_allreduce",
     "grouped_allreduce_",
     "grouped_reducescatter",
-    "init",
-    "is_initialized",
-    "local_rank",
-    "local_size",
-    "rank",
     "reducescatter",
-    "remove_process_set",
-    "shutdown",
-    "size",
-    "start_timeline",
-    "stop_timeline",
 ]

@@ -14,7 +14,7 @@ import numpy as np
 from mxnet.base import _LIB, check_call
 
 from .. import _session
-from .._core import ffi, lib
+from .._core import c_shape, ffi, lib
 from .._process_sets import ProcessSet, members_of
 from .._reductions import C_OPS, OP_NAMES, Adasum, Average
 from .._session import Members
@@ -71,14 +71,6 @@ def _address(view: Any) -> Any:
     return ffi.cast("void *", view.ctypes.data) if view.size else ffi.new("char[]", 16)
 
 
-def _shape(view: Any) -> Any:
-    most: int = lib.HALAY_DIMS_MAX
-    dims = [*view.shape]
-    if len(dims) > most:
-        dims = [*dims[: most - 1], int(np.prod(dims[most - 1 :]))]
-    return ffi.new("halay_dims_t *", (len(dims), dims))
-
-
 class Reduction:
     """An operation, its scales, and among whom.
 
@@ -102,7 +94,7 @@ class Reduction:
         c_op, pre, post, after = self._of(members, inexact)
         if not inexact and pre != 1.0:
             source, pre = (source.astype("float64") * pre).astype(source.dtype), 1.0
-        type_, shape = TYPES[source.dtype.name], _shape(source)
+        type_, shape = TYPES[source.dtype.name], c_shape(source.shape)
         if not lib.halay_op_takes(c_op, type_):
             what = _described(given, kind, name)
             raise TypeError(f"{what}: op {OP_NAMES[self.op]} does not take this type")
@@ -143,7 +135,7 @@ def submit_gather(
     members, view = members_of(among), seen(array, kind, name)
     if view.ndim == 0:
         raise ValueError(f"{_described(array, kind, name)}: a scalar has no rows")
-    type_, shape, rows_of = TYPES[view.dtype.name], _shape(view), view.shape[1:]
+    type_, shape, rows_of = TYPES[view.dtype.name], c_shape(view.shape), view.shape[1:]
 
     def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
         if splits is None:
@@ -169,7 +161,7 @@ def submit_broadcast(array: Any, root_rank: int, name: str | None, among: Proces
     if root_rank not in members.ranks:
         what = _described(array, "broadcast", name)
         raise ValueError(f"{what}: root_rank {root_rank} is not one of the {members.size} ranks")
-    root, type_, shape = members.ranks.index(root_rank), TYPES[view.dtype.name], _shape(view)
+    root, type_, shape = members.ranks.index(root_rank), TYPES[view.dtype.name], c_shape(view.shape)
 
     def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
         call = lib.halay_trainer_broadcast_shaped

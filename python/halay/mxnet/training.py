@@ -8,8 +8,10 @@ import warnings
 from typing import Any
 
 import mxnet as mx
+import numpy as np
 
 from .. import _session
+from .._compression import Cast, NoneCompressor
 from .._core import lib
 from .._process_sets import ProcessSet, global_process_set, members_of
 from .._reductions import Average
@@ -20,36 +22,24 @@ _Optimizer: Any = mx.optimizer.Optimizer
 _Trainer: Any = mx.gluon.Trainer
 
 
-class Compressor:
-    """Sends arrays as they are."""
+class FP16Compressor(Cast):
+    """Sends float16."""
 
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        return tensor, None
+    wire = "float16"
 
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        return tensor
+    @classmethod
+    def is_long(cls, tensor: Any) -> bool:
+        return str(np.dtype(tensor.dtype)) in ("float32", "float64")
 
-
-class FP16Compressor(Compressor):
-    """Sends floating point arrays as float16."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        if "float" not in str(tensor.dtype):
-            return tensor, None
-        return tensor.astype("float16", copy=False), tensor.dtype
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        return tensor if ctx is None else tensor.astype(ctx, copy=False)
+    @classmethod
+    def cast(cls, tensor: Any, dtype: Any) -> Any:
+        return tensor.astype(dtype, copy=False)
 
 
 class Compression:
     """What `compression=` takes."""
 
-    none = Compressor
+    none = NoneCompressor
     fp16 = FP16Compressor
 
 

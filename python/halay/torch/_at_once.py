@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from .. import _session
-from .._core import TEXT_BYTES, error, ffi, lib, text_of
+from .._core import TEXT_BYTES, c_shape, error, ffi, lib, text_of
 from .._process_sets import ProcessSet, global_process_set, members_of
 from .._reductions import Adasum
 from .._session import Members
-from ._submit import Reduction, c_shape
+from ._submit import Reduction
 from ._tensors import touched
 
 _KIND = "allreduce"

@@ -7,13 +7,12 @@ A tensor that does not lie in one piece is sent as a copy, and copied back where
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any, Callable
 
 import torch
 
 from .. import _session, _tensors
-from .._core import ffi, lib
+from .._core import c_shape, ffi, lib
 from .._process_sets import ProcessSet, members_of
 from .._reductions import BOOL_OPS, C_OPS, OP_NAMES, Adasum, Average, Sum
 from .._session import Members
@@ -78,14 +77,6 @@ def _integer_scales(
     if prescale != 1.0:
         sent = _scaled_integers(sent, prescale)
     return sent, 1.0, 1.0, postscale
-
-
-@functools.lru_cache(maxsize=4096)
-def c_shape(shape: torch.Size) -> Any:
-    """A halay_dims_t; the dimensions for which it has no room are one with the last."""
-    most: int = lib.HALAY_DIMS_MAX
-    dims = [*shape[: most - 1], math.prod(shape[most - 1 :])] if len(shape) > most else [*shape]
-    return ffi.new("halay_dims_t *", (len(dims), dims))
 
 
 # Whom to submit to, and the type, operation and scales of the C call.
