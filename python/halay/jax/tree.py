@@ -14,9 +14,11 @@ from .ops import broadcast, reduce_leaf
 
 
 def _named(tree: Any, name: str) -> tuple[list[tuple[str, Any]], Any]:
-    """Each leaf with a name: where it stands in the tree."""
+    """Each leaf with a name: how many there are, for another model's not to meet these, and where
+    it stands in the tree."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
-    return [(name + jax.tree_util.keystr(path), leaf) for path, leaf in leaves], structure
+    whole = f"{name}.{len(leaves)}"
+    return [(whole + jax.tree_util.keystr(path), leaf) for path, leaf in leaves], structure
 
 
 def allreduce_tree(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,6 +70,13 @@ def broadcast_variables(
     variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set
 ) -> None:
     """Gives all ranks' variables the values that root_rank's have."""
+    if not variables:
+        warnings.warn(
+            "broadcast_variables: there are none; a model has its variables once it is built: "
+            "call it, or model.build(), before",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     values = [numpy_of(variable) for variable in variables]
     for variable, value in zip(
         variables, broadcast_values(values, root_rank, "variables", process_set)

@@ -49,26 +49,20 @@ class Reducer:
         return found
 
     def _reduced(self, gradients: list[Any]) -> list[Any]:
-        how = {
+        how: dict[str, Any] = {
             "op": self.op,
             "prescale_factor": 1.0 / self.predivide,
             "postscale_factor": self.predivide,
             "process_set": self.process_set,
         }
+        how["compression"] = self.compression
         if BACKEND == "jax":
-            return list(hvd.allreduce_tree(gradients, None, compression=self.compression, **how))
-        sent, contexts = [], []
-        for gradient in gradients:
-            short, context = self.compression.compress(gradient)
-            sent.append(short)
-            contexts.append(context)
-        handles = [
-            hvd.allreduce_async(one, name=f"{self.name}.{i}", **how) for i, one in enumerate(sent)
-        ]
-        return [
-            self.compression.decompress(hvd.synchronize(handle), context)
-            for handle, context in zip(handles, contexts)
-        ]
+            return list(hvd.allreduce_tree(gradients, None, **how))
+        if not gradients:
+            return []
+        # How many there are is in the name: another model's do not meet these.
+        name = f"{self.name}.{len(gradients)}"
+        return list(hvd.grouped_allreduce(gradients, name=name, **how))
 
 
 def DistributedOptimizer(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any, Callable
 
@@ -25,6 +26,13 @@ def broadcast_variables(
     changes nothing.
     """
     listed = list(variables)
+    if not listed:
+        warnings.warn(
+            "broadcast_variables: there are none; a model has its variables once it is built: "
+            "call it, or model.build(), before",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     if tf.executing_eagerly():
         if listed:
             broadcast_(listed, root_rank, process_set=process_set)

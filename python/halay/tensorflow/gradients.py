@@ -68,7 +68,8 @@ class Reducer:
         own = [v is not None and self.is_local(v) for v in variables]
         places = [i for i, gradient in enumerate(results) if gradient is not None and not own[i]]
         if places and members_of(self.process_set).rank is not None:
-            with tf.name_scope(f"{self.name}_Allreduce"):
+            # How many variables there are is in the names: another model's do not meet these.
+            with tf.name_scope(f"{self.name}_Allreduce_{len(own) - sum(own)}"):
                 reduced = self._reduce(
                     [results[i] for i in places], [variables[i] for i in places], use_generic_names
                 )

@@ -87,3 +87,43 @@ def test_another_number_of_steps_elsewhere(tmp_path, backend):
 @pytest.mark.parametrize("case, status", [("raises", 1), ("dies", 137)])
 def test_what_ends_a_rank(tmp_path, backend, case, status):
     told(tmp_path, backend, case, status)
+
+
+OTHERS = """
+import sys
+import numpy as np, keras
+import halay.keras as hvd
+
+hvd.init()
+rank = hvd.rank()
+# Of the layers of the smaller model each has its like in the larger one, in the same place.
+layers = [keras.layers.Dense(4) for _ in range(2 + (rank == 1))]
+model = keras.Sequential([keras.Input((4,)), *layers])
+jit = keras.backend.backend() == "jax"
+model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(1e-3)), "mse", jit_compile=jit)
+x = np.full((8, 4), rank + 1.0)
+try:
+    model.fit(x, x, 8, verbose=0)
+    model.get_weights()  # JAX: what the step has failed with is raised here
+except Exception as failure:
+    assert "rank" in str(failure), failure
+    print(f"rank {rank}: told", flush=True)
+else:
+    print(f"rank {rank}: not told", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        "tensorflow",
+        pytest.param("jax", marks=pytest.mark.long),
+        pytest.param("torch", marks=pytest.mark.long),
+    ],
+)
+@pytest.mark.parametrize("nranks", [2, pytest.param(3, marks=pytest.mark.long)])
+def test_models_that_differ_in_a_layer(backend, nranks):
+    """Without the callback that compares them, no gradient meets one of another model."""
+    env = settings(backend, HALAY_DEADLINE="4")
+    _, text = halayrun(nranks, [sys.executable, "-c", OTHERS], env=env)
+    assert text.count(": told") == nranks and "not told" not in text, text
