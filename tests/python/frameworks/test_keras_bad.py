@@ -127,3 +127,40 @@ def test_models_that_differ_in_a_layer(backend, nranks):
     env = settings(backend, HALAY_DEADLINE="4")
     _, text = halayrun(nranks, [sys.executable, "-c", OTHERS], env=env)
     assert text.count(": told") == nranks and "not told" not in text, text
+
+
+AGAIN = """
+import numpy as np, keras
+import halay.keras as hvd
+
+hvd.init()
+rank = hvd.rank()
+
+def fit(wide, callbacks=()):
+    layers = [keras.layers.Dense(4), keras.layers.Dense(wide), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input((4,)), *layers])
+    jit = keras.backend.backend() == "jax"
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(1e-3)), "mse", jit_compile=jit)
+    x = np.full((8, 4), rank + 1.0)
+    model.fit(x, x[:, 0], 8, verbose=0, callbacks=list(callbacks))
+    return model.get_weights()
+
+for _ in range(3):
+    try:
+        fit(8 + rank)
+    except Exception as failure:
+        assert "HALAY_EMISMATCH" in str(failure) or "differs between ranks" in str(failure), failure
+    else:
+        raise SystemExit(f"rank {rank}: not told")
+found = hvd.allgather_object(fit(8, [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]))
+assert all((a == b).all() for one in found for a, b in zip(one, found[0]))
+print(f"rank {rank}: trained", flush=True)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["torch", "tensorflow", "jax"])
+def test_a_step_that_failed_leaves_nothing_behind(backend):
+    env = settings(backend, HALAY_DEADLINE="30")
+    status, text = halayrun(3, [sys.executable, "-c", AGAIN], env=env)
+    assert status == 0 and text.count(": trained") == 3, text
