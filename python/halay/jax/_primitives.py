@@ -149,15 +149,16 @@ def _batch_rows(primitive: Primitive, operands: Any, dims: Any, how: How) -> Any
 
 
 class _Names:
-    """Those of one program: a derived one that stands there again gets a number."""
+    """Those of one program: a derived one that stands there again gets a number, in each process
+    set from 0: ranks differ in which sets they are members of."""
 
     def __init__(self) -> None:
-        self.times: dict[str, int] = {}
+        self.times: dict[tuple[int, str], int] = {}
 
     def of(self, how: How) -> str:
         full = f"jax.{how.kind}.{how.name}"
-        times = self.times.get(full, 0)
-        self.times[full] = times + 1
+        times = self.times.get((how.number, full), 0)
+        self.times[how.number, full] = times + 1
         if len(full.encode()) > NAME_BYTES or "\0" in full:
             raise ValueError(
                 f"{how.kind}: the name {full!r} has {len(full.encode())} bytes; at most "

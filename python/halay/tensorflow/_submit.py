@@ -67,20 +67,22 @@ def number_of(process_set: ProcessSet) -> int:
 
 
 def names(
-    kind: str, name: str | None, tensors: Sequence[Any], ignore_name_scope: bool
+    kind: str, name: str | None, tensors: Sequence[Any], set_number: int, ignore_name_scope: bool
 ) -> dict[str, Any]:
     """`name` and `tensor_name` of a call.
 
     In a graph an operation is known by its node's name, which, if the program gives none, follows
     from that of its input: so it does not matter in which order ranks make their operations.
-    Eagerly, by the name that is given, or a number.
+    Eagerly, by the name that is given, or a number. A process set has its number in it: TensorFlow
+    numbers the nodes of a graph, and ranks differ in which sets they are members of.
     """
     if tf.executing_eagerly():
         return {"tensor_name": name or ""}
     if name is None:
         inputs = [tensors[0]] if len(tensors) == 1 else [tensors[0], tensors[-1]]
         name = "_".join([f"Halay{kind}", *(tensor.name for tensor in inputs)])
-    clean = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    own = f"{name}_set{set_number}" if set_number else name
+    clean = re.sub(r"[^A-Za-z0-9_]", "_", own)
     if not clean[:1].isalnum():
         clean = f"h{clean}"
     node = tf.compat.v1.get_default_graph().unique_name(clean, mark_as_used=False)
@@ -133,7 +135,7 @@ def _reduction(operation: Any, kind: str) -> Callable[..., list[Any]]:
             prescale_bits=bits(prescale),
             postscale_bits=bits(postscale),
             process_set_id=set_number,
-            **names(kind, name, found, ignore_name_scope),
+            **names(kind, name, found, set_number, ignore_name_scope),
         )
         return result
 
@@ -164,7 +166,7 @@ def allgather(
         found,
         label(),
         process_set_id=set_number,
-        **names("Allgather", name, found, ignore_name_scope),
+        **names("Allgather", name, found, set_number, ignore_name_scope),
     )
     for out, tensor in zip(gathered, found):
         _set_rows(out, tensor)
@@ -185,7 +187,7 @@ def broadcast(
         label(),
         root_rank=root_rank,
         process_set_id=set_number,
-        **names("Broadcast", name, found, ignore_name_scope),
+        **names("Broadcast", name, found, set_number, ignore_name_scope),
     )
     return result
 
@@ -204,7 +206,7 @@ def alltoall(
         splits,
         label(),
         process_set_id=set_number,
-        **names("Alltoall", name, [found], ignore_name_scope),
+        **names("Alltoall", name, [found], set_number, ignore_name_scope),
     )
     _set_rows(received, found)
     return received, rows

@@ -346,6 +346,21 @@ def sets():
         with pytest.raises(tf.errors.InvalidArgumentError, match="not in process set"):
             hvd.allreduce(tf.constant([rank]), process_set=last)
     hvd.barrier()
+
+    # Each rank has other ones of the sets, so other numbers of calls in its graph.
+    pairs = [last, hvd.add_process_set([0, 1]), hvd.add_process_set([0, 2])]
+
+    @tf.function
+    def own_sets(x):
+        for name in (None, "own"):
+            for one in pairs:
+                if one.included():
+                    found = hvd.allreduce(x, op=hvd.Sum, name=name, process_set=one)
+                    tf.debugging.assert_equal(found, float(sum(one.ranks)))
+
+    own_sets(tf.constant(float(rank)))
+    for one in pairs[1:]:
+        assert hvd.remove_process_set(one)
     number = last.process_set_id
     assert hvd.remove_process_set(last)
     with pytest.raises(ValueError, match="not in use"):
