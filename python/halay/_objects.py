@@ -8,7 +8,7 @@ from typing import Any
 
 from . import _session
 from ._core import error, ffi, lib
-from ._process_sets import ProcessSet, global_process_set, members_of
+from ._process_sets import ProcessSet, global_process_set, members_of, root_among
 from ._session import Members
 
 try:
@@ -50,11 +50,8 @@ def broadcast_object(
 ) -> Any:
     """The object of rank root_rank, pickled; other ranks' obj is ignored."""
     members = members_of(process_set)
-    if root_rank not in members.ranks:
-        raise ValueError(
-            f"broadcast_object: root_rank {root_rank} is not one of the {members.size} ranks"
-        )
-    root, at_root = members.ranks.index(root_rank), _session.session().rank == root_rank
+    root = root_among(members, root_rank, "broadcast_object")
+    at_root = members.rank == root
     length, payload, failure = bytearray(_LENGTH_BYTES), bytearray(), None
     prefix = None if name is None else f"{name}.object"
     if at_root:
@@ -79,7 +76,11 @@ def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
     """The objects of all ranks, in the order of ranks, pickled."""
-    own = bytearray(_dumps(obj))
+    own, failure = bytearray(), None
+    try:
+        own = bytearray(_dumps(obj))
+    except Exception as cause:  # the others wait for it: they get nothing
+        failure = cause
     address, shape = _address(own), _shape(len(own))
 
     def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
@@ -91,6 +92,11 @@ def allgather_object(
 
     def finish(members: Members, ticket: int) -> list[Any]:
         data, _, rows = members.gathered(ticket)
+        if failure is not None:
+            raise failure
+        if 0 in rows:
+            who = members.ranks[rows.index(0)]
+            raise error(lib.HALAY_EINVAL, f"allgather_object: rank {who} could not pickle it")
         at, found = ffi.cast("char *", data), []
         for length in rows:
             found.append(pickle.loads(ffi.buffer(at, length)))

@@ -7,6 +7,7 @@ also of those that are not in it, in the same order.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
@@ -107,6 +108,22 @@ def members_of(process_set: ProcessSet) -> Members:
             "hvd.add_process_set() first"
         )
     return members
+
+
+def whole(number: Any, what: str, word: str = "root_rank") -> int:
+    """A rank that a program gives, as an int."""
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise TypeError(f"{what}: {word} must be an integer, not {number!r}") from None
+
+
+def root_among(members: Members, root_rank: Any, what: str) -> int:
+    """The number among the members of the root that a program gives, which is a rank of the job."""
+    root = whole(root_rank, what)
+    if root not in members.ranks:
+        raise ValueError(f"{what}: root_rank {root} is not one of the {members.size} ranks")
+    return members.ranks.index(root)
 
 
 def add_process_set(process_set: Ranks) -> ProcessSet:

@@ -250,9 +250,14 @@ class Session:
         own, most = ffi.new("int32_t[]", values), ffi.new("int32_t[]", len(values))
         world = self.members[0].comm
         code = lib.halay_allreduce(own, most, len(values), lib.HALAY_INT32, lib.HALAY_MAX, world)
-        if code != 0:
-            raise error(code, verdict_of(world, code), self.rank, self.host)
+        self._agreed(code)
         return [int(value) for value in most]
+
+    def _agreed(self, code: int, what: str = "") -> None:
+        """Raises why the call of all ranks that has just returned failed, if it has."""
+        if code != 0:
+            text = verdict_of(self.members[0].comm, code)
+            raise error(code, f"{what}: {text}" if what else text, self.rank, self.host)
 
     def _open_world(self) -> None:
         world = Members(0, tuple(range(self.size)), self.rank)
@@ -290,7 +295,7 @@ class Session:
         code = lib.halay_comm_from_ranks(
             self.members[0].comm, ffi.new("int[]", ranks), len(ranks), comm
         )
-        self.checked(code)
+        self._agreed(code, f"add_process_set({[*ranks]})")
         if members.rank is not None:
             members.comm = comm[0]
             try:
@@ -306,7 +311,8 @@ class Session:
 
     def remove_members(self, number: int) -> None:
         """Every rank of the job calls it: nobody's operation is cut off by another's removal."""
-        self.checked(lib.halay_barrier(self.members[0].comm))
+        what = f"remove_process_set({[*self.members[number].ranks]})"
+        self._agreed(lib.halay_barrier(self.members[0].comm), what)
         members = self.members.pop(number)
         if members.rank is not None:
             self._close_trainer(members)

@@ -63,6 +63,9 @@ def rank_mismatch():
             verdicts = hvd.allgather_object(error.verdict)
             assert len(set(verdicts)) == 1, f"{name}: {verdicts}"
             assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [hvd.size()] * 2
+    own = f"add_process_set..{hvd.rank()}..: the ranks' calls differ.*with another list"
+    with pytest.raises(hvd.HalayMismatch, match=own):
+        hvd.add_process_set([hvd.rank()])
 
 
 @pytest.mark.parametrize("nranks", ODD_RANKS)
@@ -125,6 +128,8 @@ def rank_unpicklable():
     bad = (x for x in ()) if hvd.rank() == 0 else None
     with pytest.raises((TypeError, hvd.HalayError), match="pickle"):
         hvd.broadcast_object(bad, 0)
+    with pytest.raises((TypeError, hvd.HalayError), match="pickle"):
+        hvd.allgather_object(bad)
     assert hvd.broadcast_object(hvd.rank(), 1) == 1
 
 
