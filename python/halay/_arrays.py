@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
 _READ_ONLY, _IS_COPIED = 1, 2
 _LEGACY, _PER_THREAD = 1, 2  # streams, in both interfaces
 _NEWEST = 3  # version of the __cuda_array_interface__
+_MASKED = "it is masked; fill what is masked, and give its data without the mask"
 
 _capsule_pointer: Any = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype = ctypes.c_void_p
@@ -169,7 +171,7 @@ def _of_interface(array: Any, interface: dict[str, Any]) -> Seen:
     if missing:
         raise ValueError(f"its __cuda_array_interface__ lacks {', '.join(missing)}")
     if interface.get("mask") is not None:
-        raise ValueError("it is masked; fill what is masked, and give its data without the mask")
+        raise ValueError(_MASKED)
     typestr = str(interface["typestr"])
     if typestr[:1] == ">":
         raise TypeError(f"its elements ({typestr}) are not in the processor's order of bytes")
@@ -185,6 +187,9 @@ def _of_interface(array: Any, interface: dict[str, Any]) -> Seen:
 
 def seen(array: object) -> Seen:
     """An array of whatever kind; TypeError or ValueError say why it cannot be used."""
+    numpy_ma = sys.modules.get("numpy.ma")
+    if numpy_ma is not None and isinstance(array, numpy_ma.MaskedArray):
+        raise ValueError(_MASKED)
     try:
         view = memoryview(array)  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):  # none, or of elements that it has no letter for

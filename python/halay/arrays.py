@@ -17,13 +17,13 @@ that is wrong on one rank fails on all ranks, and the next call is good again.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from typing import Any, Callable
 
 from . import _session
 from ._arrays import Seen, seen
 from ._core import cuda_stream, deadline_s, error, ffi, lib, text_of, verdict_of
+from ._process_sets import whole
 from ._session import Session
 from .errors import HalayError
 
@@ -167,7 +167,7 @@ def _long(kind: str, label: str, found: Seen, elements: int) -> None:
 
 
 def _counts(of: Session, kind: str, label: str, counts: Iterable[int]) -> list[int]:
-    found = [operator.index(count) for count in counts]
+    found = [whole(count, kind, f"each of {label}") for count in counts]
     if len(found) != of.size or min(found) < 0:
         raise ValueError(f"{kind}: {label} {found} are not {of.size} numbers of elements")
     return found
@@ -178,7 +178,7 @@ def _name(type_: int) -> str:
 
 
 def _op(kind: str, op: str, type_: int) -> int:
-    found = _OPS.get(op)
+    found = _OPS.get(op) if isinstance(op, str) else None
     if found is None:
         raise ValueError(f"{kind}: op {op!r} is no reduction; there are {', '.join(_OPS)}")
     if not lib.halay_op_takes(found, type_):
@@ -209,7 +209,7 @@ def broadcast(array: Any, root: int = 0) -> Any:
     """Overwrites all ranks' arrays with that of rank root. Returns it."""
 
     def prepare(of: Session) -> _Call:
-        at = operator.index(root)
+        at = whole(root, "broadcast", "root")
         found = _seen(of, "broadcast", "the array", array, of.rank != at)
         return lambda comm: int(
             lib.halay_broadcast(found.pointer, found.elements, found.type, at, comm)
@@ -224,7 +224,7 @@ def reduce(array: Any, out: Any = None, op: str = "sum", root: int = 0) -> Any:
     the result on the root, None elsewhere."""
 
     def prepare(of: Session) -> _Call:
-        at = operator.index(root)
+        at = whole(root, "reduce", "root")
         if of.rank == at:
             given, taken, source = _pair(of, "reduce", array, array if out is None else out)
             into = taken.pointer
@@ -295,7 +295,7 @@ def gather(array: Any, out: Any = None, root: int = 0, counts: Iterable[int] | N
     looked at. Returns out on the root, None elsewhere. counts: as of allgather()."""
 
     def prepare(of: Session) -> _Call:
-        at = operator.index(root)
+        at = whole(root, "gather", "root")
         given = _seen(of, "gather", "the array", array, False)
         each = _counts(of, "gather", "counts", counts) if counts is not None else None
         into = ffi.NULL
@@ -324,7 +324,7 @@ def scatter(array: Any, out: Any, root: int = 0, counts: Iterable[int] | None = 
     all get as many."""
 
     def prepare(of: Session) -> _Call:
-        at = operator.index(root)
+        at = whole(root, "scatter", "root")
         each = _counts(of, "scatter", "counts", counts) if counts is not None else None
         if of.rank == at:
             lengths = None if each is None else (sum(each), each[at])
@@ -411,7 +411,7 @@ def _between(kind: str, function: Any, array: Any, peer: int, written: bool) -> 
     """Two ranks call, so the others do not hear what is wrong."""
     of = _session.session()
     found = _seen(of, kind, "the array", array, written)
-    comm, other = of.members[0].comm, operator.index(peer)
+    comm, other = of.members[0].comm, whole(peer, kind, "the other rank")
     if not 0 <= other < of.size or other == of.rank:
         raise ValueError(f"{kind}: rank {other} is not another rank of {of.size}")
     code = function(found.pointer, found.elements, found.type, other, comm)

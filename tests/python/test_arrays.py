@@ -202,6 +202,8 @@ def rank_refused():
         (good.astype(numpy.longdouble), "not supported; convert"),
         (numpy.array([None] * 4), "not supported; convert"),
         (frozen, "may not be written to"),
+        (numpy.ma.array(good, mask=[0, 1, 0, 0]), "MaskedArray.*is masked; fill"),
+        (numpy.ma.array(good), "MaskedArray.*is masked; fill"),
         (OnlyDlpack(frozen), "may not be written to"),
         (grad, "(detach|requires? grad)"),
         (torch.ones(4, device="meta"), "."),
@@ -221,6 +223,11 @@ def rank_refused():
         (lambda: ha.allreduce(good, op="mean"), "'mean' is no reduction; there are sum"),
         (lambda: ha.allreduce(good, op="band"), "'band' does not take float32"),
         (lambda: ha.allgather(good, None), "out .NoneType.: it has no buffer"),
+        (lambda: ha.allreduce(good, op=["sum"]), "is no reduction; there are sum"),
+        (lambda: ha.broadcast(good, root=0.5), "broadcast: root must be an integer, not 0.5"),
+        (lambda: ha.gather(good, out, root=None), "gather: root must be an integer, not None"),
+        (lambda: ha.allgather(good, out, [4.0, 4]), "each of counts must be an integer"),
+        (lambda: ha.send(good, 0.5), "send: the other rank must be an integer"),
     ]
     for call, words in calls:
         with pytest.raises((TypeError, ValueError), match=words):
@@ -236,7 +243,7 @@ def rank_refused():
     assert ha.allreduce(out[:4], out[4:]).tolist() == [ha.size()] * 4
     with pytest.raises(HalayError, match="root"):
         ha.broadcast(good, root=7)
-    with pytest.raises(HalayError if me == 0 else TypeError, match="as an integer"):
+    with pytest.raises(HalayError if me == 0 else TypeError, match="root must be an integer"):
         ha.broadcast(good, root=0 if me == 0 else "zero")
 
 

@@ -117,6 +117,9 @@ def rank_objects():
         mine = {"rank": me, "list": list(range(me * 1000)), "tensor": torch.full((3,), me)}
         found = hvd.broadcast_object(mine, root)
         assert found["rank"] == root and len(found["list"]) == root * 1000
+    for call in (hvd.broadcast_object, lambda _, root: hvd.broadcast(torch.ones(1), root)):
+        with pytest.raises(TypeError, match="broadcast.*: root_rank must be an integer, not 0.5"):
+            call(None, 0.5)
         assert found["tensor"].tolist() == [root] * 3
         assert hvd.broadcast_object(None if me != root else "x", root, name="n") == "x"
     assert hvd.allgather_object("r" * me) == ["r" * r for r in range(nranks)]

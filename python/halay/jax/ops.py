@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from .. import _objects, _session
 from .._core import lib
-from .._process_sets import ProcessSet, global_process_set, members_of
+from .._process_sets import ProcessSet, global_process_set, members_of, root_among
 from .._reductions import BOOL_OPS, C_OPS, OP_NAMES, Adasum, Average, Max, Min, Sum
 from .._session import Members
 from ._native import gate_of
@@ -207,11 +207,7 @@ def broadcast(
     kind = "broadcast"
     found = _array(array, kind, name)
     members = _among(process_set, kind, name)
-    if root_rank not in members.ranks:
-        raise ValueError(
-            f"{_shown(kind, name)}: root_rank {root_rank} is not one of the {members.size} ranks"
-        )
-    root = members.ranks.index(root_rank)
+    root = root_among(members, root_rank, _shown(kind, name))
     (out,) = broadcast_p.bind(found, how=_how(kind, name, process_set, root=root))
     return out
 

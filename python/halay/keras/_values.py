@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _objects, _session
 from .._core import error, ffi, lib
-from .._process_sets import ProcessSet, global_process_set, members_of
+from .._process_sets import ProcessSet, global_process_set, members_of, root_among
 from ._which import numpy_of
 
 
@@ -43,9 +43,7 @@ def broadcast_values(
 ) -> list[Any]:
     """root_rank's arrays, on all ranks. HalayMismatch on all of them where shapes differ."""
     of, members = _session.session(), members_of(process_set)
-    if root_rank not in members.ranks:
-        raise ValueError(f"root_rank {root_rank} is not one of the {members.size} ranks")
-    root = members.ranks.index(root_rank)
+    root = root_among(members, root_rank, "broadcast")
     copies = [np.array(array, order="C") for array in arrays]
     _refuse_different(copies, what, process_set)
     handles = []

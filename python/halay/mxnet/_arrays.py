@@ -15,7 +15,7 @@ from mxnet.base import _LIB, check_call
 
 from .. import _session
 from .._core import c_shape, ffi, lib
-from .._process_sets import ProcessSet, members_of
+from .._process_sets import ProcessSet, members_of, root_among
 from .._reductions import C_OPS, OP_NAMES, Adasum, Average
 from .._session import Members
 
@@ -158,10 +158,8 @@ def submit_gather(
 def submit_broadcast(array: Any, root_rank: int, name: str | None, among: ProcessSet) -> int:
     """Overwrites the NDArray. root_rank is a rank of the job, also in a process set."""
     members, view = members_of(among), seen(array, "broadcast", name)
-    if root_rank not in members.ranks:
-        what = _described(array, "broadcast", name)
-        raise ValueError(f"{what}: root_rank {root_rank} is not one of the {members.size} ranks")
-    root, type_, shape = members.ranks.index(root_rank), TYPES[view.dtype.name], c_shape(view.shape)
+    root = root_among(members, root_rank, _described(array, "broadcast", name))
+    type_, shape = TYPES[view.dtype.name], c_shape(view.shape)
 
     def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
         call = lib.halay_trainer_broadcast_shaped

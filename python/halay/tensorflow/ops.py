@@ -13,7 +13,7 @@ from typing import Any, Callable
 
 import tensorflow as tf
 
-from .._process_sets import ProcessSet, global_process_set
+from .._process_sets import ProcessSet, global_process_set, whole
 from .._reductions import OP_NAMES, Adasum, Average, Max, Min, Product, Sum, choose_op
 from . import _adasum, _submit
 from ._library import operations
@@ -347,8 +347,8 @@ def broadcast(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """The tensor of rank root_rank; shapes and dtypes are equal on all ranks."""
-    number = number_of(process_set)
-    return _submit.broadcast([tensor], root_rank, number, name, ignore_name_scope)[0]
+    number, root = number_of(process_set), whole(root_rank, "broadcast")
+    return _submit.broadcast([tensor], root, number, name, ignore_name_scope)[0]
 
 
 def broadcast_(
@@ -358,11 +358,11 @@ def broadcast_(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """Gives the variables the values of rank root_rank, which it returns."""
-    number = number_of(process_set)
+    number, root = number_of(process_set), whole(root_rank, "broadcast")
     sent = _by_type(
         [_as_variable(variable) for variable in variables],
         lambda some, part: _submit.broadcast(
-            [tf.identity(one) for one in some], root_rank, number, _numbered(name, part)
+            [tf.identity(one) for one in some], root, number, _numbered(name, part)
         ),
     )
     done = [_as_variable(v).assign(value) for v, value in zip(variables, sent)]
@@ -404,8 +404,10 @@ def alltoall(
         wanted = tf.constant([], dtype=tf.int32)
     else:
         wanted = tf.convert_to_tensor(splits)
-        if wanted.dtype != tf.int32:
-            wanted = tf.cast(wanted, tf.int32)
+        if not wanted.dtype.is_integer:
+            raise TypeError(f"alltoall: splits must be integers, not {wanted.dtype.name}")
+        if wanted.dtype != tf.int32:  # one that is too large stays so
+            wanted = tf.saturate_cast(wanted, tf.int32)
     received, rows = _submit.alltoall(
         tensor, wanted, number_of(process_set), name, ignore_name_scope
     )

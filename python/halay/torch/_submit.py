@@ -13,7 +13,7 @@ import torch
 
 from .. import _session, _tensors
 from .._core import c_shape, ffi, lib
-from .._process_sets import ProcessSet, members_of
+from .._process_sets import ProcessSet, members_of, root_among
 from .._reductions import BOOL_OPS, C_OPS, OP_NAMES, Adasum, Average, Sum
 from .._session import Members
 from . import _adasum
@@ -294,12 +294,7 @@ def submit_broadcast(
     """As submit_allreduce(); root_rank is a rank of the job, also in a process set."""
     members = members_of(among)
     type_ = type_of(tensor, "broadcast", name)
-    if root_rank not in members.ranks:
-        raise ValueError(
-            f"{describe(tensor, 'broadcast', name)}: root_rank {root_rank} is not one of the "
-            f"{members.size} ranks"
-        )
-    root = members.ranks.index(root_rank)
+    root = root_among(members, root_rank, describe(tensor, "broadcast", name))
     if target is None:
         buffer = dense(tensor.detach()).clone()
     else:

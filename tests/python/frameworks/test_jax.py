@@ -111,6 +111,16 @@ def rank_sets():
         same(call(jnp.float32(rank)), np.float32(rank))
     with pytest.raises(ValueError, match="is not in process set"):
         hvd.allreduce(jnp.float32(1), process_set=sets[(rank + 1) % size])
+    # Each rank has other ones of the sets, so other numbers of calls in its program.
+    mine = [one for one in [*sets, hvd.global_process_set] if one.included()]
+    for name in (None, "own"):
+        program = jax.jit(
+            lambda x, name=name: [
+                hvd.allreduce(x, name, op=hvd.Sum, process_set=one)
+                for one in (mine if rank else mine[1:])
+            ]
+        )
+        assert [float(one) for one in program(jnp.float32(2))] == ([2.0] if rank else []) + [4.0]
     for one in sets:
         hvd.remove_process_set(one)
     same(hvd.allreduce(jnp.float32(rank), op=hvd.Max), np.float32(size - 1))
@@ -418,6 +428,7 @@ def rank_wrong_arguments():
         (lambda: hvd.alltoall(ones), ValueError, "dealt out evenly"),
         (lambda: hvd.reducescatter(ones), ValueError, "dealt out evenly"),
         (lambda: hvd.broadcast(ones, size), ValueError, "root_rank"),
+        (lambda: hvd.broadcast(ones, 0.5), TypeError, "root_rank must be an integer, not 0.5"),
         (lambda: hvd.grouped_allreduce([]), ValueError, "at least one"),
         (lambda: hvd.grouped_allreduce([ones, jnp.arange(2)]), TypeError, "different operations"),
         (lambda: hvd.allreduce(ones, name="x" * 300), ValueError, "at most"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """halay.tensorflow and programs that are wrong: a named error by the deadline, or what is right."""
 
+import concurrent.futures
 import functools
 import multiprocessing
 import os
@@ -79,6 +80,14 @@ def arguments():
     _fails(lambda: hvd.alltoall(tf.ones(4), [1]), invalid, "splits has 1 entries, for 2 ranks")
     _fails(lambda: hvd.alltoall(tf.ones(4), [5, -1]), invalid, "negative entry, or more rows")
     _fails(lambda: hvd.alltoall(tf.ones(4), [3, 3]), invalid, "negative entry, or more rows")
+    _fails(lambda: hvd.alltoall(tf.ones(4), [2**40, 4]), invalid, "negative entry, or more rows")
+    _fails(lambda: hvd.alltoall(tf.ones(4), [2.5, 1.5]), TypeError, "splits must be integers")
+    for call in (hvd.broadcast, lambda x, root: hvd.broadcast_variables([tf.Variable(x)], root)):
+        _fails(
+            functools.partial(call, tf.ones(2), 0.5),
+            TypeError,
+            "broadcast: root_rank must be an integer, not 0.5",
+        )
     _fails(lambda: hvd.allreduce(tf.constant([True])), invalid, "does not take .* bool")
     _fails(lambda: hvd.allreduce(tf.ones(2), op=9), ValueError, "is no reduction")
     _fails(
@@ -260,6 +269,66 @@ def frameworks():
 
 def test_two_frameworks(job):
     assert job(2, frameworks) == [True] * 2
+
+
+def all_surfaces():
+    """torch, TensorFlow, JAX and arrays in one process, each rank in an order of its own; what one
+    of them is told is not the others'."""
+    import jax.numpy as jnp
+    import torch
+
+    import halay.arrays
+    import halay.jax
+    import halay.torch
+
+    tf, hvd = _import()
+    rank, size = hvd.rank(), hvd.size()
+    total = float(sum(range(size)))
+    graph = tf.function(lambda x: hvd.allreduce(x, op=hvd.Sum, name="x"))
+
+    def in_torch(times):
+        found = halay.torch.allreduce(torch.full([3], float(rank)), op=hvd.Sum, name="x")
+        assert found.tolist() == [total] * 3
+
+    def in_tensorflow(times):
+        found = graph(tf.fill([2 + times], float(rank)))
+        np.testing.assert_array_equal(found, [total] * (2 + times))
+
+    def in_jax(times):
+        found = halay.jax.allreduce(jnp.full(4, float(rank)), "x", op=hvd.Sum)
+        assert found.tolist() == [total] * 4
+
+    def differs(times):
+        with pytest.raises(halay.torch.HalayMismatch, match="'allreduce.other'"):
+            halay.torch.allreduce(torch.ones(2 + (rank == times % size)), name="other")
+
+    def fails(times):
+        kind = tf.errors.FailedPreconditionError
+        wrong = tf.ones([2 + (rank == times % size)])
+        _fails(lambda: hvd.allreduce(wrong, name="other"), kind, "'tf.allreduce.other'")
+
+    def gathers(times):
+        found = halay.jax.allgather_object((rank, times))
+        assert found == [(r, times) for r in range(size)]
+
+    for times in range(6):
+        # One thread a surface: each rank starts them in another order.
+        calls = [in_torch, in_tensorflow, in_jax, differs, fails, gathers]
+        order = calls[rank:] + calls[:rank]
+        with concurrent.futures.ThreadPoolExecutor(len(order)) as pool:
+            for done in [pool.submit(call, times) for call in order]:
+                done.result()
+        counts = np.full(5, rank)
+        assert halay.arrays.allreduce(counts).tolist() == [int(total)] * 5
+    halay.torch.init()
+    halay.jax.init()
+    halay.arrays.init()
+    _again(tf, hvd)
+    return True
+
+
+def test_all_surfaces_on_three_ranks(job):
+    assert job(3, all_surfaces) == [True] * 3
 
 
 APART = """
