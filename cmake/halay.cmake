@@ -17,6 +17,16 @@ function(halay_plugin kind name)
   install(TARGETS halay_${kind}_${name}_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay)
 endfunction()
 
+# halay_find(UCX ucx>=1.12): UCX_FOUND and PkgConfig::UCX. -D HALAY_UCX=OFF does without.
+macro(halay_find name module)
+  option(HALAY_${name} "build what needs ${module}, where pkg-config finds it" ON)
+  find_package(PkgConfig QUIET)
+  set(${name}_FOUND FALSE)
+  if(HALAY_${name} AND PKG_CONFIG_FOUND)
+    pkg_check_modules(${name} QUIET IMPORTED_TARGET "${module}")
+  endif()
+endmacro()
+
 # halay_has_build_id(target ...): they include hly_build.h.
 function(halay_has_build_id)
   foreach(target ${ARGN})

@@ -18,6 +18,19 @@ file(RELATIVE_PATH HALAY_PC_PREFIX
 configure_file(${CMAKE_CURRENT_LIST_DIR}/halay.pc.in ${CMAKE_BINARY_DIR}/halay.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/halay.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
+# Python of any version finds the package by PYTHONPATH, and it the library beside it. A wheel has it elsewhere.
+option(HALAY_PYTHON "install the Python package into LIBDIR/halay/python" ON)
+if(HALAY_PYTHON)
+  install(DIRECTORY python/halay DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay/python
+    PATTERN __pycache__ EXCLUDE)
+endif()
+
+set(modules ${CMAKE_INSTALL_DATADIR}/modulefiles/halay)
+file(RELATIVE_PATH HALAY_MODULE_UP ${CMAKE_INSTALL_PREFIX}/${modules} ${CMAKE_INSTALL_PREFIX})
+configure_file(${CMAKE_CURRENT_LIST_DIR}/halay.modulefile.in ${CMAKE_BINARY_DIR}/halay.modulefile @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/halay.modulefile DESTINATION ${modules} RENAME ${PROJECT_VERSION})
+include(${CMAKE_CURRENT_LIST_DIR}/packages.cmake)
+
 # docs/man/NAME.SECTION.md. A page for several functions is found under the name of each.
 find_program(HALAY_PANDOC pandoc)
 if(NOT HALAY_PANDOC)

@@ -41,8 +41,10 @@ def _candidates() -> list[str]:
     if chosen:
         return [chosen]
     package = Path(__file__).resolve().parent
+    prefix = package.parents[2] / SONAME  # the package is LIBDIR/halay/python/halay there
     return [
         str(package / "lib" / SONAME),
+        *([str(prefix)] if prefix.exists() else []),
         str(package.parents[1] / "build" / "lib" / SONAME),
         SONAME,
     ]

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Between nodes, over UCX (Debian: libucx-dev): whatever networks UCX finds, TCP where there is none.
-find_package(PkgConfig QUIET)
-if(PKG_CONFIG_FOUND)
-  pkg_check_modules(UCX QUIET IMPORTED_TARGET ucx>=1.12)
-endif()
+halay_find(UCX ucx>=1.12)
 if(UCX_FOUND)
   halay_plugin(transport ucx ucx/ucx.c ucx/open.c ucx/settings.c ucx/peer.c ucx/short.c
                ucx/watch.c)
