@@ -18,6 +18,12 @@ file(RELATIVE_PATH HALAY_PC_PREFIX
 configure_file(${CMAKE_CURRENT_LIST_DIR}/halay.pc.in ${CMAKE_BINARY_DIR}/halay.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/halay.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
+# In a wheel the tree lies in the package's folder: no MANPATH leads there, and the interpreter reads a .pth beside it.
+if(SKBUILD)
+  install(FILES python/halay-horovod.pth DESTINATION ${SKBUILD_PLATLIB_DIR})
+  return()
+endif()
+
 # docs/man/NAME.SECTION.md. A page for several functions is found under the name of each.
 find_program(HALAY_PANDOC pandoc)
 if(NOT HALAY_PANDOC)
