@@ -4,7 +4,7 @@
 #   halay-transport-shm.so     the plug-in, in lib/halay/, found at run time
 function(halay_plugin kind name)
   set_property(GLOBAL APPEND PROPERTY halay_plugins "${kind} ${name}")
-  add_library(halay_${kind}_${name} STATIC ${ARGN})
+  add_library(halay_${kind}_${name} STATIC EXCLUDE_FROM_ALL ${ARGN})
   target_include_directories(halay_${kind}_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include)
   add_library(halay_${kind}_${name}_plugin MODULE ${ARGN})
   target_include_directories(halay_${kind}_${name}_plugin PRIVATE ${PROJECT_SOURCE_DIR}/include)

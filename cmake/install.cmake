@@ -18,6 +18,12 @@ file(RELATIVE_PATH HALAY_PC_PREFIX
 configure_file(${CMAKE_CURRENT_LIST_DIR}/halay.pc.in ${CMAKE_BINARY_DIR}/halay.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/halay.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
+# In a wheel the tree lies in the package's folder: no MANPATH leads there, and the interpreter reads a .pth beside it.
+if(SKBUILD)
+  install(FILES python/halay-horovod.pth DESTINATION ${SKBUILD_PLATLIB_DIR})
+  return()
+endif()
+
 # Python of any version finds the package by PYTHONPATH, and it the library beside it. A wheel has it elsewhere.
 option(HALAY_PYTHON "install the Python package into LIBDIR/halay/python" ON)
 if(HALAY_PYTHON)

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
 #include "thread.h"
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 int hly_thread_detached(void *(*body)(void *), void *arg)
 {
@@ -17,4 +20,9 @@ int hly_thread_detached(void *(*body)(void *), void *arg)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     return error;
+}
+
+int32_t hly_thread_id(void)
+{
+    return (int32_t)syscall(SYS_gettid);
 }

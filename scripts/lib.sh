@@ -77,6 +77,6 @@ need_python() {
     has_module "$python" sklearn || pip_install scikit-learn ||
         die "pip could not install scikit-learn (its message stands above): is the network reachable?"
     [ "$(cd / && "$python" -c 'import cffi, importlib.util as u; print(u.find_spec("halay").origin)' \
-        2>/dev/null)" = "$root/python/halay/__init__.py" ] || pip_install -e python ||
-        die "pip could not install python/ (its message stands above): is the network reachable?"
+        2>/dev/null)" = "$root/python/halay/__init__.py" ] || pip_install -e . ||
+        die "pip could not install the Python package (its message stands above): is the network reachable?"
 }

@@ -12,11 +12,12 @@
 #define HLY_MUTEX_H
 
 #include <assert.h>
+#include <features.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#if __has_include(<sys/single_threaded.h>)
+#if __GLIBC_PREREQ(2, 32)
 #include <sys/single_threaded.h>
 #define HLY_IS_SINGLE() (__libc_single_threaded)
 #else

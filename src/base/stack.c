@@ -9,8 +9,8 @@
 #include <execinfo.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "../../proc/thread.h"
 #include "base/context.h"
 #include "base/record.h"
 
@@ -69,7 +69,7 @@ static halay_record_stack_t *slot_for(halay_record_head_t *head, int32_t thread)
 
 halay_record_stack_t *hly_record_stack(struct hly_record *record)
 {
-    halay_record_stack_t stack = {.taken_ns = hly_now_ns(), .thread = (int32_t)gettid()};
+    halay_record_stack_t stack = {.taken_ns = hly_now_ns(), .thread = hly_thread_id()};
     halay_record_stack_t *slot = slot_for(&record->map->head, stack.thread);
     void *frames[FRAMES];
     const int n = backtrace(frames, FRAMES);

@@ -3,7 +3,7 @@
  * that goes on: a thread that is about to sleep, or looks at deadlines, does it. */
 #include "exec/record.h"
 
-#include <unistd.h>
+#include "../../proc/thread.h"
 
 #define STACK_NS 200000000ull /* a call has waited for so long: where is the program? */
 
@@ -87,6 +87,6 @@ halay_record_stack_t *hly_record_sleep(halay_context_t *context)
 void hly_record_woken(halay_context_t *context, halay_record_stack_t *stack)
 {
     hly_record_sleeps(&context->record, -1);
-    if (stack && stack->thread == gettid()) /* else another one has it now */
+    if (stack && stack->thread == hly_thread_id()) /* else another one has it now */
         __atomic_store_n(&stack->over, 1, __ATOMIC_RELAXED);
 }

@@ -348,7 +348,7 @@ static void retract(halay_trainer_t *trainer, const halay_ticket_t tickets[], si
 /* Hashes all that the members say, so that no member agrees with one of another group. */
 static uint64_t group_add(uint64_t group, const char *name, const struct submission *submission)
 {
-    uint64_t words[4 + sizeof(submission->shape) / sizeof(uint64_t)] = {
+    uint64_t words[4 + sizeof(submission->shape) / (sizeof(uint64_t))] = {
         hlt_tensor_hash(name), (uint64_t)submission->type, (uint64_t)submission->op,
         submission->count};
     static_assert(sizeof(submission->shape) % sizeof(*words) == 0, "a dimension is left out");

@@ -4,11 +4,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import zipfile
-from pathlib import Path
 
 import pytest
 from conftest import RANKS, SOURCE, environment, halayrun
@@ -107,20 +104,6 @@ def test_pth_asks_for_it_only_with_the_variable(tmp_path):
     for value, there in (("1", True), ("0", False), ("", False)):
         status, out, err = python("-c", code, HALAY_HOROVOD=value)
         assert (status == 0 and out.startswith(SHIM)) == there, (value, out, err)
-
-
-def test_pth_is_in_the_wheel(tmp_path):
-    pytest.importorskip("setuptools", "70.1")  # the first with bdist_wheel of its own
-    tree = tmp_path / "python"
-    shutil.copytree(SOURCE / "python", tree, ignore=shutil.ignore_patterns("*.egg-info", "build"))
-    subprocess.run(
-        [sys.executable, "-c", "import setuptools.build_meta as b; b.build_wheel('.')"],
-        cwd=tree, check=True, capture_output=True, timeout=120)  # fmt: skip
-    (wheel,) = tree.glob("*.whl")
-    names = zipfile.ZipFile(wheel).namelist()
-    assert "halay-horovod.pth" in names
-    for path in Path(SHIM).rglob("*.py"):
-        assert f"halay/horovod/shim/{path.relative_to(SHIM).as_posix()}" in names
 
 
 def test_settings_are_put_into_halays(clean):

@@ -3,6 +3,7 @@
 
 import ctypes.util
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -86,3 +87,24 @@ def test_package_itself_needs_neither_library_nor_torch(tree):
     code = "import sys, halay; print(halay.__version__, 'torch' in sys.modules)"
     status, text = python(code, tree, "/nowhere")
     assert (status, text.split()[1]) == (0, "False")
+
+
+def test_commands_of_an_installed_package(tree):
+    """Each one becomes the program: of the package before the build tree, never one on PATH."""
+    code = "import sys, halay._programs as p; sys.argv = ['x', 'a', 'b c']; p.halay_info()"
+    status, text = python(code, tree)
+    assert status == 1
+    assert text.startswith(f"halay-info: it is neither in {tree}/halay/bin nor in ")
+    assert f"{tree.parent}/build/bin: build there (cmake " in text
+    for folder in (tree.parent / "build" / "bin", tree / "halay" / "bin"):
+        folder.mkdir(parents=True)
+        program = folder / "halay-info"
+        program.write_text(f'#!/bin/sh\nprintf "%s\\n" {folder} "$@"\nexit 7\n')
+        program.chmod(0o755)
+        assert python(code, tree) == (7, f"{folder}\na\nb c\n")
+
+
+def test_version_is_the_headers():
+    text = (SOURCE / "include/halay/halay.h").read_text()
+    number = ".".join(re.findall(r"#define HALAY_VERSION_\w+ (\d+)", text))
+    assert python("import halay; print(halay.__version__)", SOURCE / "python") == (0, f"{number}\n")

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, NoReturn
 
+from .. import _programs
 from . import SHIM, identity
 
 try:
@@ -71,11 +72,7 @@ def find_halayrun() -> str:
     chosen = os.environ.get("HALAYRUN")
     if chosen:
         return chosen
-    package = Path(__file__).resolve().parents[1]
-    for candidate in (package / "bin" / "halayrun", package.parents[1] / "build/bin/halayrun"):
-        if os.access(candidate, os.X_OK):
-            return str(candidate)
-    found = shutil.which("halayrun")
+    found = _programs.find("halayrun") or shutil.which("halayrun")
     if found is None:
         raise FileNotFoundError(
             "horovod.run() needs halayrun, which is not on PATH: add its folder, or set HALAYRUN "
