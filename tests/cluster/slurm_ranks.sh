@@ -42,4 +42,10 @@ printf '%s\n' n3 n1 n2 n1 n3 n3 >hosts
 export SLURM_HOSTFILE=$here/hosts
 job 6 3 -N3 -n6 -m arbitrary
 [ "$(awk '/^slurm/ { print $3 }' sorted | xargs)" = "n3 n1 n2 n1 n3 n3" ] || fail "not the places that were asked for"
+# halayrun hands srun such a file, which has no name.
+unset SLURM_HOSTFILE
+run login timeout -k 5 60 salloc -N3 -n6 "$build/bin/halayrun" -H n3:2,n1:1,n2:3 --output-filename "$here/kept" \
+    sh -c 'echo "$SLURM_PROCID $(hostname)"'
+expect 0 "halayrun in an allocation, with hosts"
+[ "$(cat "$here"/kept/rank.?/stdout | xargs)" = "0 n3 1 n3 2 n1 3 n2 4 n2 5 n2" ] || fail "not halayrun's places: $(cat "$here"/kept/rank.?/stdout)"
 nothing_left 4

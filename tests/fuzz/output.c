@@ -7,7 +7,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct fuzz f = {data, bytes};
     struct pollfd fds[6];
-    struct hly_output *o = hly_output_create(2, 0);
+    struct hly_output *o = hly_output_create(2, 0, HLY_MARK_RANK);
     FUZZ_WANT(o);
     o->sinks[0].fd = o->sinks[1].fd = FUZZ_FD;
     for (int i = 0; i < o->nstreams; i++)

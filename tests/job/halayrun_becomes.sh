@@ -40,6 +40,18 @@ wait $pid
 run env PATH="$here/bin:$PATH" "${two[@]}" "$HALAYRUN" --timeout 1 p
 expect 124 --timeout
 
+# Ten thousand hosts are in a file, which is there for srun and nowhere else.
+printf '#!/bin/bash\n/usr/bin/cat "$SLURM_HOSTFILE" >ranks\necho "${#*}" >bytes\n' >bin/srun
+chmod +x bin/srun
+seq -f 'node%05.0f slots=4' 10000 >hosts
+in_place "${two[@]}" -- --hostfile hosts --output-filename kept -np 3 p
+expect 0 "three ranks on one of ten thousand hosts"
+[ "$(ls kept)" = $'rank.0\nrank.1\nrank.2' ] || fail "the folders are $(ls kept)"
+in_place "${two[@]}" -- --hostfile hosts p
+expect 0 "ten thousand hosts"
+seq -f 'node%05.0f' 10000 | sed 'p;p;p' | cmp - ranks || fail "not four ranks on each host"
+[ "$(cat bytes)" -lt 500 ] || fail "srun's command line has $(cat bytes) bytes"
+
 # The rank file is there for jsrun and its helpers, and nowhere else.
 printf '#!/bin/bash\necho "$@" >argv\n(/usr/bin/cat "$2" >ranks)\n' >bin/jsrun
 chmod +x bin/jsrun

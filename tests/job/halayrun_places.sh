@@ -47,11 +47,17 @@ prints "$srun -N2 -n8 --ntasks-per-node=4 p" "${two[@]}" SLURM_STEP_ID=429496729
 prints "$local 2 p" "${two[@]}" SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=8 "${d[@]}" -np 2 p
 prints "env -u PMIX_RANK $local 2 p" "${two[@]}" PMIX_RANK=0 "${d[@]}" -np 2 p
 refuses 2 "say how many ranks" "${two[@]}" SLURM_STEP_ID=0 "${d[@]}" p
-# Hosts: rank by rank, for srun would sort them.
-prints "$srun -N2 -n3 --distribution=arbitrary -w n2,n2,n1 p" "${two[@]}" "${d[@]}" -H n2:2,n1 p
-prints "env -u SLURM_HOSTFILE $srun -N1 -n2 --distribution=arbitrary -w n2,n2 p" "${two[@]}" SLURM_HOSTFILE=f "${d[@]}" -H n2:2,n1 -np 2 p
+# Hosts: rank by rank, for srun would sort them, in a file.
+by_rank() { printf "%s 9<<'END'\n" "$1" && printf '%s\n' "${@:2}" END; }
+prints "$(by_rank "env SLURM_HOSTFILE=/dev/fd/9 $srun -N2 -n3 --distribution=arbitrary p" n2 n2 n1)" "${two[@]}" "${d[@]}" -H n2:2,n1 p
+prints "$(by_rank "env -u SLURM_HOSTFILE SLURM_HOSTFILE=/dev/fd/9 $srun -N1 -n2 --distribution=arbitrary p" n2 n2)" "${two[@]}" \
+    SLURM_HOSTFILE=f "${d[@]}" -H n2:2,n1 -np 2 p
 prints "$local 2 p" "${two[@]}" "${d[@]}" --launcher local -np 2 p
 prints "$srun -n4 p" "${d[@]}" --launcher srun -np 4 p
+# What ranks print is kept by the launcher, and nothing is made meanwhile.
+prints "$srun -N2 -n16 --ntasks-per-node=8 --output=o/rank.%2t/stdout --error=o/rank.%2t/stderr p" "${two[@]}" "${d[@]}" -np 16 --output-filename o p
+[ ! -e o ] || fail "--dry-run has made a folder"
+prints "$local 2 --prefix-timestamp --output-filename 'o p' p" "${d[@]}" -np 2 --prefix-timestamp --output-filename "o p" p
 
 # prterun before mpirun; all slots that were named; variables by name, so that no value is to be seen.
 mpi="--map-by slot --bind-to none"
@@ -61,6 +67,10 @@ prints "env -u HALAY_LAUNCHER -u PMIX_ID B=2 prterun -n 1 -H a:1 $mpi -x B -x HA
     HALAY_LAUNCHER=none HALAY_SECRET=s HOME=/ LD_LIBRARY_PATH=l OMP_NUM_THREADS=1 OMPI_COMM=1 PYTHONPATH=. VIRTUAL_ENV=v PMIX_ID=1 OTHER=2 \
     "${d[@]}" -x B=2 -x HOME -x NOT_THERE -H a p
 prints "prterun -n 1 -H a:1 -x PATH p" PRTE_MCA_hwloc_default_binding_policy=core OMPI_MCA_rmaps_base_mapping_policy=node "${d[@]}" -H a p
+prints "prterun -n 1 -H a:1 $mpi --output tag,timestamp,dir=o -x PATH p" "${d[@]}" --prefix-timestamp --output-filename o -H a p
+prints "prterun -n 1 -H a:1 $mpi --output dir=o -x PATH p" "${d[@]}" --output-filename o -H a p
+prints "mpirun -n 1 -H a:1 $mpi --tag-output --timestamp-output --output-filename o -x PATH p" \
+    "${d[@]}" --launcher mpirun --prefix-timestamp --output-filename o -H a p
 prints "timeout --foreground --kill-after=10 5 mpirun -n 2 -H a:2 $mpi --tag-output -x PATH p" "${d[@]}" --launcher mpirun --timeout 5 -l -H a:2 p
 prints "prterun -n 2 -H localhost:2 $mpi -x PATH p" "${d[@]}" --launcher prterun -np 2 p
 prints "mpirun -n 8 $mpi -x PATH p" "${two[@]}" "${d[@]}" --launcher mpirun p # it reads Slurm's hosts itself
@@ -110,6 +120,12 @@ cpu_index_using: logical
 $(rank 0 n2 0 2)
 $(rank 1 n2 2 4)
 END" "${sum[@]}" "${d[@]}" -l -H n2:4 -np 2 p
+prints "jsrun --erf_input /dev/fd/9 -X 1 --stdio_stdout o/stdout --stdio_stderr o/stderr p 9<<'END'
+overlapping_rs: allow
+cpu_index_using: logical
+
+$(rank 0 n1 0 4)
+END" "${sum[@]}" "${d[@]}" --output-filename o -np 1 p
 [ "$(in_place "${sum[@]}" "${d[@]}" p && grep -c ^rank: out)" = 8 ] || fail "not 8 ranks in 8 slots"
 printf 'n1\nn1\nn2\nn1\nn2\n' >ranks
 prints "mpirun -n 5 -H n1:3,n2:2 $mpi -x PATH p" "${sum[@]}" LSB_DJOB_RANKFILE="$here/ranks" "${d[@]}" --launcher mpirun p

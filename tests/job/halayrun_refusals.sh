@@ -17,6 +17,12 @@ refuses 2 "--launcher must be local, srun, jsrun, prterun or mpirun, not 'ssh'" 
 refuses 2 "say what to run" -- -H a:2
 refuses 2 "-x takes NAME=VALUE, not 'A,B'" -- -x A,B -np 1 p
 refuses 2 "export HALAY_SECRET, and give -x HALAY_SECRET" -- -x HALAY_SECRET=shown -np 1 p
+refuses 2 "--gloo is an option of horovodrun: start with that, or python -m halay.horovod" -- --gloo -np 1 p
+refuses 2 "--no-stall-check is an option of horovodrun" -- -np 1 --no-stall-check p
+refuses 2 "there is no option --nonsense" -- --nonsense p
+refuses 2 "--output-filename takes the name of a folder" -- -np 1 --output-filename "" p
+refuses 2 "--output-filename was given twice" -- -np 1 --output-filename a --output-filename b p
+refuses 125 "--output-filename: cannot make '/proc/nothing': No such file" -- -np 1 --output-filename /proc/nothing /bin/true
 
 # Hosts. Nothing that a launcher would take for an option, or for two hosts.
 for bad in "" "," "a," ",a" "a b" "-x" "a/b" "a;b" "[::1]:2" "$(printf 'a%.0s' {1..256})"; do

@@ -30,6 +30,27 @@ for r in 0 1 2 3; do # a long line is cut into several
 done
 [ "$(tail -c 1 out | od -An -c | tr -d ' ')" = '\n' ] || fail "no newline at the end"
 
+# Kept in files as it is, and shown; with the time; one that cannot be written costs nobody anything else.
+run "$HALAYRUN" --num-proc 11 --output-filename kept bash -c 'echo "out $PMIX_RANK"; printf "err" >&2'
+expect 0 "kept"
+[ "$(ls kept | head -2 | tr '\n' ' ')$(ls kept | wc -l)" = "rank.00 rank.01 11" ] || fail "the folders are $(ls kept)"
+for r in 00 07 10; do
+    [ "$(cat kept/rank.$r/stdout)" = "out $((10#$r))" ] && [ "$(cat kept/rank.$r/stderr)" = err ] || fail "what rank $r printed is not kept"
+done
+[ "$(sort out)" = "$(seq -f 'out %.0f' 0 10 | sort)" ] || fail "what is kept is not shown"
+run "$HALAYRUN" -np 1 --output-filename kept bash -c 'echo again' # the same folder
+[ "$(cat kept/rank.0/stdout)" = again ] || fail "not kept again"
+run "$HALAYRUN" -np 2 --prefix-timestamp bash -c 'echo a'
+[ "$(sed -E 's/^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2} //' out | sort)" = "[0] a
+[1] a" ] || fail "lines with the time"
+rm -r kept && mkdir -p kept/rank.0 && ln -s /dev/full kept/rank.0/stdout
+run "$HALAYRUN" -np 1 --output-filename kept bash -c 'echo a; sleep 0.1; echo b'
+expect 0 "a full disk"
+[ "$(cat out)" = "a
+b" ] || fail "a full disk costs what is shown"
+says err "what rank 0 prints is not kept from here on: No space left"
+[ "$(wc -l <err)" = 1 ] || fail "a full disk is not one line"
+
 # The reader goes away: the job ends, as a program would.
 "$HALAYRUN" -np 2 -l bash -c "while :; do echo y; sleep 0.01; done" 2>err </dev/null | head -1 >out
 status=${PIPESTATUS[0]}

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-import argparse
+import os
 import re
 import runpy
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
-from conftest import HALAYRUN
+from conftest import HALAYRUN, environment
 
 from halay.horovod import SHIM, command, launch
 
@@ -66,6 +68,17 @@ def fail_in_each_meeting():
             state.commit()
 
     train(state)
+
+
+def leave_well():
+    import os
+
+    if os.environ["HOROVOD_RANK"] == "1":
+        os._exit(0)
+
+
+def say(word):
+    print(word)
 
 
 def unpicklable():
@@ -132,13 +145,111 @@ def test_a_result_that_cannot_be_sent():
         launch.run(unpicklable, num_proc=1)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [{"hosts": "elsewhere:2"}, {"hostfile": "x"}, {"output_filename": "x"}],
-)
-def test_what_is_not_there_is_refused(more):
-    with pytest.raises(NotImplementedError, match=next(iter(more))):
-        launch.run(gather, (1,), num_proc=2, **more)
+SRUN = """#!/bin/sh
+# Two nodes of a test-bed that are this machine: srun's options, and then a program.
+[ "$(sort -u "$SLURM_HOSTFILE" | xargs)" = "node1 node2" ] || exit 3
+n=0
+while :; do
+    case $1 in -n*) n=${1#-n} ;; -*) ;; *) break ;; esac
+    shift
+done
+unset SLURM_JOB_ID
+exec "$HALAYRUN" --launcher local -np "$n" "$@"
+"""
+
+
+@pytest.fixture
+def two_nodes(monkeypatch, tmp_path):
+    """An allocation of two nodes, and a current directory that they share."""
+    for name in [n for n in os.environ if n.startswith(("SLURM_", "PMIX_", "PMI_"))]:
+        monkeypatch.delenv(name)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/srun").write_text(SRUN)
+    (tmp_path / "bin/srun").chmod(0o755)
+    (tmp_path / "shared").mkdir()
+    monkeypatch.chdir(tmp_path / "shared")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    monkeypatch.setenv("SLURM_NNODES", "2")
+    return tmp_path / "shared"
+
+
+def who(word):
+    """Of a rank, before it has called init(): what its launcher says."""
+    import os
+
+    return word + os.environ["HOROVOD_RANK"]
+
+
+def test_on_several_hosts(two_nodes):
+    assert launch.run(who, ("n",), num_proc=3, hosts="node1:1,node2:2") == ["n0", "n1", "n2"]
+    hosts = two_nodes / "hosts"
+    hosts.write_text("node1 slots=1\nnode2 slots=1\n")
+    assert launch.run(who, ("n",), num_proc=2, hostfile=str(hosts)) == ["n0", "n1"]
+    assert list(two_nodes.iterdir()) == [hosts]
+
+
+def test_a_folder_that_is_not_shared(tmp_path):
+    gone = tmp_path / "gone"
+    done = subprocess.run(
+        [sys.executable, "-m", "halay.horovod.task", str(gone)],
+        env=environment(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"the folder {gone} of horovod.run() is not on" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_no_folder_can_be_made(monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
+    with pytest.raises(OSError, match="horovod.run.. cannot make a folder.*set TMPDIR"):
+        launch.run(gather, (1,))
+
+
+def test_a_rank_that_ends_before_it_returns():
+    with pytest.raises(RuntimeError, match="rank 1 has ended with status 0 before"):
+        launch.run(leave_well, num_proc=2)
+
+
+NOTEBOOK = """
+import io, sys
+sys.stdout = io.StringIO()  # as a notebook's, whose output is no file of the system
+
+def cell(word):
+    print("from", word)
+    return helper(word)
+
+def helper(word):
+    return word.upper()
+
+from halay.horovod.launch import run
+found = run(cell, ("a",), num_proc=2)
+shown = sys.stdout.getvalue()
+sys.stdout = sys.__stdout__
+print(found, repr(shown))
+"""
+
+
+def test_in_a_notebook():
+    """Functions of __main__, which is no file, and output that is none of the system's."""
+    pytest.importorskip("cloudpickle")
+    done = subprocess.run(
+        [sys.executable, "-"], input=NOTEBOOK, env=environment({"HALAYRUN": str(HALAYRUN)}),
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "['A', 'A'] 'from a\\nfrom a\\n'\n", done.stdout + done.stderr
+
+
+def test_a_function_that_only_cloudpickle_takes(monkeypatch):
+    monkeypatch.setattr(launch, "_pickler", launch.pickle)
+    with pytest.raises(ValueError, match="needs cloudpickle.*pip install cloudpickle"):
+        launch.run(lambda: 1)
+
+
+def test_what_ranks_print_is_kept(tmp_path):
+    out = tmp_path / "out"
+    assert launch.run(say, ("x",), num_proc=2, output_filename=str(out)) == [None, None]
+    assert [(out / f"rank.{r}/stdout").read_text() for r in range(2)] == ["x\n", "x\n"]
 
 
 def test_bad_arguments():
@@ -155,9 +266,9 @@ def test_elastic_options(monkeypatch):
     def start(words, env, **_):
         assert words[1] == "--notes-fd"
         calls.append((words[3:], env))
-        return argparse.Namespace(returncode=0)
+        return 0
 
-    monkeypatch.setattr("subprocess.run", start)
+    monkeypatch.setattr(launch, "_run", start)
     options = "--min-num-proc 1 --max-np 4 -np 2 --host-discovery-script ./d --slots-per-host 3"
     options += " --elastic-timeout 60 --reset-limit 5 --blacklist-cooldown-range 1 2.5"
     options += " --log-level DEBUG --no-stall-check --gloo python train.py --verbose"
@@ -170,15 +281,15 @@ def test_elastic_options(monkeypatch):
         "--blacklist-cooldown-range 1.0 2.5 --blacklist hosts python train.py --verbose"
     )
     assert env["HOROVOD_LOG_LEVEL"] == "DEBUG" and env["HOROVOD_STALL_CHECK_DISABLE"] == "1"
-    assert command.main(["-np", "3", "-H", "localhost:3", "true"]) == 0
-    words, _ = calls.pop()
-    assert words == ["--launcher", "local", "--horovod", "-np", "3", "true"]
-    named = "-np 2 --min-np 2 -H localhost:2,127.0.0.1:2 true"
-    assert command.main(named.split()) == 0
-    words, _ = calls.pop()
-    assert "-H localhost:2,127.0.0.1:2 --min-np 2 --max-np 4 --blacklist hosts" in " ".join(words)
     with pytest.raises(ValueError, match="--min-np"):
         command.run_elastic(command.parse_args(["-np", "1", "true"]))
+    arguments = launch.Arguments()  # as programs fill them in themselves
+    arguments.num_proc, arguments.hosts, arguments.command = 3, "a:2,b:2", ["p"]
+    arguments.mpi_args, arguments.fusion_threshold_mb = "-x", 1
+    launch.launch(arguments)
+    words, env = calls.pop()
+    assert words == ["-H", "a:2,b:2", "--horovod", "-np", "3", "p"]
+    assert env["HOROVOD_FUSION_THRESHOLD"] == "1048576"
 
 
 def test_no_halayrun(monkeypatch, tmp_path):

@@ -19,6 +19,7 @@ enum {
 
 #define HLY_ELASTIC_NAMES                                                                          \
     {"min-np", 1, 0, HLY_ELASTIC_MIN}, {"max-np", 1, 0, HLY_ELASTIC_MAX},                          \
+        {"min-num-proc", 1, 0, HLY_ELASTIC_MIN}, {"max-num-proc", 1, 0, HLY_ELASTIC_MAX},          \
         {"reset-limit", 1, 0, HLY_ELASTIC_RESETS}, {"elastic-timeout", 1, 0, HLY_ELASTIC_TIMEOUT}, \
         {"host-discovery-script", 1, 0, HLY_ELASTIC_DISCOVERY},                                    \
         {"slots-per-host", 1, 0, HLY_ELASTIC_SLOTS}, {"blacklist", 1, 0, HLY_ELASTIC_BLACKLIST},   \

@@ -4,8 +4,9 @@
  * and exit status are their own from then on: halayrun is no longer there.
  *
  * What the command line printed by --dry-run does is what would be done: it changes the environment
- * with env(1), and jsrun's rank file is a here-document. In truth that file is an unlinked one,
- * which jsrun finds under its own process, so that nothing is left behind.
+ * with env(1), and the file of jsrun's ranks or srun's hosts is a here-document. In truth that file
+ * is an unlinked one, which the launcher finds under its own process, so that nothing is left
+ * behind; and no command line is too short for ten thousand hosts.
  */
 #define _GNU_SOURCE
 #include "handover.h"
@@ -21,11 +22,12 @@
 #include <unistd.h>
 
 #include "note.h"
+#include "output.h"
 #include "spawn.h"
 
 extern char **environ;
 
-enum { PRINTED_FD = 9 };
+enum { PRINTED_FD = 9, FILE_BYTES = 64 };
 
 struct words {
     char **list; /* NULL-terminated */
@@ -38,7 +40,7 @@ struct handover {
     const struct hly_options *options;
     struct words command;
     struct words set, unset; /* of the environment */
-    char *ranks;             /* jsrun's rank file, else NULL */
+    char *ranks;             /* the rank file of jsrun, or the hosts by rank for srun, else NULL */
 };
 
 /* ------------------------------------------------------------------ words */
@@ -170,27 +172,81 @@ static void pass_environment(struct handover *h)
     free_words(&names);
 }
 
-/* ------------------------------------------------------------------ srun */
+/* ------------------------------------------------------------------ a file for the launcher */
 
-/* Every rank's host, in order. */
-static void add_hosts_by_rank(struct handover *h)
+/* The name of h->ranks for the launcher that this process becomes. 0 or -1, said. */
+static int open_file(struct handover *h, char path[FILE_BYTES])
 {
-    const struct hly_hosts *hosts = &h->place->hosts;
-    char *text = NULL;
-    size_t bytes;
-    const char *comma = "";
-    FILE *file = open_memstream(&text, &bytes);
-    for (int i = 0; file && i < hosts->n; i++)
-        for (int r = 0; r < hosts->list[i].ranks; r++, comma = ",")
-            fprintf(file, "%s%s", comma, hosts->list[i].name);
-    if (!file || fclose(file))
-        h->command.failed = 1;
-    else
-        add(&h->command, "%s", text);
-    free(text);
+    size_t bytes = strlen(h->ranks), done = 0;
+    if (h->options->dry_run) {
+        snprintf(path, FILE_BYTES, "/dev/fd/%d", PRINTED_FD);
+        return 0;
+    }
+    int fd = memfd_create("halayrun-ranks", 0);
+    while (fd >= 0 && done < bytes) {
+        ssize_t n = write(fd, h->ranks + done, bytes - done);
+        if (n <= 0)
+            break;
+        done += (size_t)n;
+    }
+    if (fd < 0 || done < bytes) {
+        hly_note("cannot write a file for %s: %s", hly_launcher_name(h->place->launcher),
+                 strerror(errno));
+        return -1;
+    }
+    snprintf(path, FILE_BYTES, "/proc/%d/fd/%d", (int)getpid(), fd);
+    return 0;
 }
 
-static void add_srun(struct handover *h)
+/* ------------------------------------------------------------------ srun */
+
+/* Every rank's host, in order, one a line. */
+static char *list_hosts_by_rank(const struct hly_hosts *hosts)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *file = open_memstream(&text, &bytes);
+    for (int i = 0; file && i < hosts->n; i++)
+        for (int r = 0; r < hosts->list[i].ranks; r++)
+            fprintf(file, "%s\n", hosts->list[i].name);
+    if (file && !fclose(file))
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* srun takes them from a file, which a variable names. */
+static int add_hosts_by_rank(struct handover *h)
+{
+    char path[FILE_BYTES];
+    h->ranks = list_hosts_by_rank(&h->place->hosts);
+    if (!h->ranks) {
+        h->command.failed = 1;
+        return 0;
+    }
+    if (open_file(h, path))
+        return -1;
+    add(&h->set, "SLURM_HOSTFILE=%s", path);
+    return 0;
+}
+
+/* Lines of srun have no time, and what goes to files is shown nowhere else. */
+static int keep_by_srun(struct handover *h)
+{
+    const struct hly_options *o = h->options;
+    if (o->timestamp)
+        hly_note("--prefix-timestamp: srun gives lines no time: they have the rank alone");
+    if (!o->output)
+        return 0;
+    const int digits = hly_output_digits(h->place->nranks, 0);
+    if (!o->dry_run && hly_output_folders(o->output, h->place->nranks, 0))
+        return -1;
+    add(&h->command, "--output=%s/rank.%%%dt/stdout", o->output, digits);
+    add(&h->command, "--error=%s/rank.%%%dt/stderr", o->output, digits);
+    return 0;
+}
+
+static int add_srun(struct handover *h)
 {
     const struct hly_place *place = h->place;
     const char *cpus = getenv("SLURM_CPUS_PER_TASK");
@@ -210,11 +266,12 @@ static void add_srun(struct handover *h)
         add(c, "--ntasks-per-node=%d", place->per_node);
     if (cpus && !getenv("SRUN_CPUS_PER_TASK")) /* srun does not take sbatch's */
         add(c, "--cpus-per-task=%s", cpus);
-    if (place->hosts.n) {
-        add(c, "--distribution=arbitrary");
-        add(c, "-w");
-        add_hosts_by_rank(h);
-    }
+    if (keep_by_srun(h))
+        return -1;
+    if (!place->hosts.n)
+        return 0;
+    add(c, "--distribution=arbitrary");
+    return add_hosts_by_rank(h);
 }
 
 /* ------------------------------------------------------------------ prterun, mpirun */
@@ -283,6 +340,30 @@ static void use_blaunch(struct handover *h)
     add(&h->set, "PRTE_MCA_plm_ssh_agent=blaunch");
 }
 
+static void mark_by_prterun(struct handover *h)
+{
+    const struct hly_options *o = h->options;
+    if (!o->prefix && !o->output)
+        return;
+    add(&h->command, "--output");
+    add(&h->command, "%s%s%s%s%s", o->prefix ? "tag" : "", o->timestamp ? ",timestamp" : "",
+        o->prefix && o->output ? "," : "", o->output ? "dir=" : "", o->output ? o->output : "");
+}
+
+/* In words of 4 that 5 still understands. */
+static void mark_by_mpirun(struct handover *h)
+{
+    const struct hly_options *o = h->options;
+    if (o->prefix)
+        add(&h->command, "--tag-output");
+    if (o->timestamp)
+        add(&h->command, "--timestamp-output");
+    if (!o->output)
+        return;
+    add(&h->command, "--output-filename");
+    add(&h->command, "%s", o->output);
+}
+
 static void add_mpirun(struct handover *h)
 {
     struct words *c = &h->command;
@@ -310,12 +391,10 @@ static void add_mpirun(struct handover *h)
         add(c, "--bind-to");
         add(c, "none");
     }
-    if (h->options->prefix && prterun) {
-        add(c, "--output");
-        add(c, "tag");
-    } else if (h->options->prefix) {
-        add(c, "--tag-output"); /* of 4, and still understood by 5 */
-    }
+    if (prterun)
+        mark_by_prterun(h);
+    else
+        mark_by_mpirun(h);
     pass_environment(h);
 }
 
@@ -369,40 +448,44 @@ static char *make_rank_file(const struct hly_hosts *hosts)
     return NULL;
 }
 
-/* The file's name for the jsrun that this process becomes; -1 if there can be none, said. */
-static int open_rank_file(struct handover *h)
+/* One file for all ranks. */
+static int keep_by_jsrun(struct handover *h)
 {
-    size_t bytes = strlen(h->ranks);
-    int fd = memfd_create("halayrun-ranks", 0);
-    if (fd < 0 || write(fd, h->ranks, bytes) != (ssize_t)bytes) {
-        hly_note("cannot write the rank file for jsrun: %s", strerror(errno));
+    const struct hly_options *o = h->options;
+    if (o->timestamp)
+        hly_note("--prefix-timestamp: jsrun gives lines no time: they have the rank alone");
+    if (!o->output)
+        return 0;
+    if (!o->dry_run && hly_output_folders(o->output, 0, 0))
         return -1;
-    }
-    add(&h->command, "/proc/%d/fd/%d", (int)getpid(), fd);
+    add(&h->command, "--stdio_stdout");
+    add(&h->command, "%s/stdout", o->output);
+    add(&h->command, "--stdio_stderr");
+    add(&h->command, "%s/stderr", o->output);
     return 0;
 }
 
 static int add_jsrun(struct handover *h)
 {
+    char path[FILE_BYTES];
     struct words *c = &h->command;
     h->ranks = make_rank_file(&h->place->hosts);
     if (!h->ranks) {
         c->failed = 1;
         return 0;
     }
+    if (open_file(h, path))
+        return -1;
     add(c, "jsrun");
     add(c, "--erf_input");
-    if (h->options->dry_run)
-        add(c, "/dev/fd/%d", PRINTED_FD);
-    else if (open_rank_file(h))
-        return -1;
+    add(c, "%s", path);
     add(c, "-X"); /* the first rank that fails ends the job */
     add(c, "1");
     if (h->options->prefix) {
         add(c, "--stdio_mode");
         add(c, "prepended");
     }
-    return 0;
+    return keep_by_jsrun(h);
 }
 
 /* ------------------------------------------------------------------ altogether */
@@ -416,7 +499,9 @@ static void add_local(struct handover *h)
     add(c, "-np");
     add(c, "%d", h->place->nranks);
     if (h->options->prefix)
-        add(c, "-l");
+        add(c, h->options->timestamp ? "--prefix-timestamp" : "-l");
+    if (h->options->output)
+        add(c, "--output-filename"), add(c, "%s", h->options->output);
     if (h->options->timeout_s)
         add(c, "--timeout"), add(c, "%d", h->options->timeout_s);
 }
@@ -434,12 +519,10 @@ static int make_command(struct handover *h)
     }
     if (launcher == HLY_LOCAL)
         add_local(h);
-    else if (launcher == HLY_SRUN)
-        add_srun(h);
-    else if (launcher == HLY_JSRUN && add_jsrun(h))
-        return -1;
     else if (launcher == HLY_MPIRUN || launcher == HLY_PRTERUN)
         add_mpirun(h);
+    else if (launcher == HLY_SRUN ? add_srun(h) : add_jsrun(h))
+        return -1;
     for (char **word = h->options->command; *word; word++)
         add(c, "%s", *word);
     if (!c->failed && !h->set.failed && !h->unset.failed)

@@ -467,6 +467,22 @@ static void tell_records(const struct hly_job *job)
 }
 
 /* 0 or -1, said. */
+static int make_output(struct hly_job *job)
+{
+    const struct hly_options *o = job->options;
+    if (!o->prefix && !o->output)
+        return 0;
+    job->output = hly_output_create(o->slots, job->first,
+                                    o->timestamp ? HLY_MARK_TIME
+                                    : o->prefix  ? HLY_MARK_RANK
+                                                 : HLY_MARK_NONE);
+    if (job->output)
+        return o->output ? hly_output_keep(job->output, o->output) : 0;
+    hly_note("out of memory");
+    return -1;
+}
+
+/* 0 or -1, said. */
 static int prepare(struct hly_job *job)
 {
     const struct hly_options *o = job->options;
@@ -476,7 +492,6 @@ static int prepare(struct hly_job *job)
     job->ranks = calloc((size_t)n, sizeof job->ranks[0]);
     job->fds = calloc(2 * (size_t)n + 4 + HLY_SERVERS, sizeof job->fds[0]);
     job->slots = hly_slots_create(n, o->cool_ms[0], o->cool_ms[1]);
-    job->output = o->prefix ? hly_output_create(n, job->first) : NULL;
     job->records = hly_records_create(n, job->first, job->name, job->host, o->record);
     if (o->discovery)
         job->discovery =
@@ -486,12 +501,14 @@ static int prepare(struct hly_job *job)
                      ? hly_drops_create(o->drop_for_good ? 0 : o->cool_ms[0], o->cool_ms[1])
                      : NULL;
     job->starters = o->discovery ? hly_starters_create() : NULL;
-    if (!job->ranks || !job->fds || !job->slots || (o->prefix && !job->output) ||
+    if (!job->ranks || !job->fds || !job->slots ||
         (o->discovery && (!job->discovery || !job->starters)) || (o->agents >= 0 && !job->agents) ||
         (o->drop_hosts && !job->drops)) {
         hly_note("out of memory");
         return -1;
     }
+    if (make_output(job))
+        return -1;
     job->places = -1;
     if (!o->discovery && !o->agent)
         began = hly_elastic_begin(job);

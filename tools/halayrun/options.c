@@ -29,6 +29,9 @@ static const char help[] =
     "  --launcher NAME      who starts them: local, srun, jsrun, prterun or mpirun\n"
     "  --dry-run, --print   print the command that would be run, and do not run it\n"
     "  -l, --prefix-output  begin each line of output with \"[rank] \"\n"
+    "  --prefix-timestamp   begin it with the time, too\n"
+    "  --output-filename FOLDER\n"
+    "                       keep what ranks print in FOLDER/rank.N/stdout and stderr, too\n"
     "  -x, --env NAME=VALUE set a variable for the ranks (again for more)\n"
     "  --bind auto|none     auto, the default: each rank to an equal share of the processors, or\n"
     "                       with twice (...) as many ranks to one in turn; none: to no processor\n"
@@ -191,6 +194,51 @@ static int ask_for_records(struct hly_options *options, const char *folder)
     return add_env(options, assignment);
 }
 
+/* Options of horovodrun that have no counterpart here. */
+static int is_horovodruns(const char *option)
+{
+    static const char *const names[] = {"check-build",
+                                        "disable-cache",
+                                        "start-timeout",
+                                        "network-interface",
+                                        "config-file",
+                                        "ssh-port",
+                                        "ssh-identity-file",
+                                        "fusion-threshold-mb",
+                                        "cycle-time-ms",
+                                        "cache-capacity",
+                                        "hierarchical-allreduce",
+                                        "hierarchical-allgather",
+                                        "torus-allreduce",
+                                        "autotune",
+                                        "timeline-",
+                                        "stall-check",
+                                        "mpi",
+                                        "tcp",
+                                        "binding-args",
+                                        "num-nccl-streams",
+                                        "thread-affinity",
+                                        "gloo",
+                                        "log-",
+                                        "jsrun"};
+    option += strspn(option, "-");
+    if (!strncmp(option, "no-", 3))
+        option += 3;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strncmp(option, names[i], strlen(names[i])))
+            return 1;
+    return 0;
+}
+
+static int no_such(const char *option)
+{
+    return is_horovodruns(option)
+               ? bad("%s is an option of horovodrun: start with that, or python -m halay.horovod "
+                     "--run, and the same words",
+                     option)
+               : bad("there is no option %s; see halayrun --help", option);
+}
+
 static int take(struct hly_options *options, int option, char **argv)
 {
     switch (option) {
@@ -201,6 +249,12 @@ static int take(struct hly_options *options, int option, char **argv)
     case 'l':
         options->prefix = 1;
         return -1;
+    case 'T':
+        options->prefix = options->timestamp = 1;
+        return -1;
+    case 'O':
+        return *optarg ? set_text(&options->output, "--output-filename", optarg)
+                       : bad("%s", "--output-filename takes the name of a folder");
     case 'v':
         options->verbose = 1;
         return -1;
@@ -243,7 +297,7 @@ static int take(struct hly_options *options, int option, char **argv)
             return hly_agent_take(options, option);
         if (option >= HLY_ELASTIC_FIRST)
             return hly_elastic_take(options, option, argv);
-        return bad("there is no option %s; see halayrun --help", argv[optind - 1]);
+        return no_such(argv[optind - 1]);
     }
 }
 
@@ -280,7 +334,11 @@ static int ask_for_horovod(struct hly_options *options)
 int hly_options_parse(int argc, char **argv, struct hly_options *options)
 {
     static const struct option names[] = {{"np", 1, 0, 'n'},
+                                          {"num-proc", 1, 0, 'n'},
                                           {"prefix-output", 0, 0, 'l'},
+                                          {"prefix-timestamp", 0, 0, 'T'},
+                                          {"prefix-output-with-timestamp", 0, 0, 'T'},
+                                          {"output-filename", 1, 0, 'O'},
                                           {"timeout", 1, 0, 't'},
                                           {"env", 1, 0, 'x'},
                                           {"verbose", 0, 0, 'v'},

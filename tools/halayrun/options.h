@@ -18,6 +18,7 @@ enum hly_launcher {
 struct hly_options {
     int nranks; /* 0: as many as the hosts or the allocation have room for */
     int prefix;
+    int timestamp; /* before it; with prefix */
     int verbose;
     int dry_run;
     int bind;       /* each rank to its share of the processors */
@@ -40,6 +41,7 @@ struct hly_options {
     int nenv;
     const char *env[HLY_ENV_MAX]; /* "NAME=VALUE", or "NAME": as it is */
     const char *hosts, *host_file;
+    const char *output; /* a folder for what the ranks print; NULL: it is not kept */
     const char *record; /* a folder for flight records; NULL: they are not kept */
     enum hly_launcher launcher;
     char **command; /* NULL-terminated; at least one, but where nothing is started here */

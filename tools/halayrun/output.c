@@ -17,9 +17,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { STREAM_BYTES = 8192, PREFIX_BYTES = 16, TURNS = 64 };
+#include "note.h"
+
+enum { STREAM_BYTES = 8192, PREFIX_BYTES = 48, TURNS = 64 };
 
 struct sink {
     int fd, broken;
@@ -28,7 +32,8 @@ struct sink {
 };
 
 struct stream {
-    int fd; /* -1: at its end */
+    int fd;   /* -1: at its end */
+    int file; /* what is read goes there, too; -1: nowhere */
     int rank;
     struct sink *sink;
     size_t begin, end;
@@ -36,21 +41,25 @@ struct stream {
 };
 
 struct hly_output {
-    int nstreams;
+    int nstreams, first, lost; /* lost: a file could not be written, said */
+    enum hly_marks marks;
+    const char *folder; /* for files; NULL: none */
     struct sink sinks[2];
     struct stream streams[];
 };
 
-struct hly_output *hly_output_create(int nranks, int first)
+struct hly_output *hly_output_create(int nranks, int first, enum hly_marks marks)
 {
     struct hly_output *o = calloc(1, sizeof *o + 2 * (size_t)nranks * sizeof o->streams[0]);
     if (!o)
         return NULL;
     o->nstreams = 2 * nranks;
+    o->first = first;
+    o->marks = marks;
     o->sinks[0].fd = STDOUT_FILENO;
     o->sinks[1].fd = STDERR_FILENO;
     for (int i = 0; i < o->nstreams; i++) {
-        o->streams[i].fd = -1;
+        o->streams[i].fd = o->streams[i].file = -1;
         o->streams[i].rank = first + i / 2;
         o->streams[i].sink = &o->sinks[i % 2];
     }
@@ -59,11 +68,97 @@ struct hly_output *hly_output_create(int nranks, int first)
 
 void hly_output_destroy(struct hly_output *o)
 {
-    for (int i = 0; o && i < o->nstreams; i++)
+    for (int i = 0; o && i < o->nstreams; i++) {
         if (o->streams[i].fd >= 0)
             close(o->streams[i].fd);
+        if (o->streams[i].file >= 0)
+            close(o->streams[i].file);
+    }
     free(o);
 }
+
+/* ------------------------------------------------------------------ files */
+
+static int cannot(const char *path, const char *remedy)
+{
+    const int error = errno;
+    hly_note("--output-filename: cannot make '%s': %s%s", path, strerror(error), remedy);
+    errno = error;
+    return -1;
+}
+
+static int make_folder(const char *path)
+{
+    return mkdir(path, 0777) && errno != EEXIST ? cannot(path, "") : 0;
+}
+
+int hly_output_digits(int nranks, int first)
+{
+    return snprintf(NULL, 0, "%d", first + nranks - 1);
+}
+
+int hly_output_folders(const char *folder, int nranks, int first)
+{
+    char path[PATH_MAX];
+    if (make_folder(folder))
+        return -1;
+    for (int r = first; r < first + nranks; r++) {
+        snprintf(path, sizeof path, "%s/rank.%0*d", folder, hly_output_digits(nranks, first), r);
+        if (make_folder(path))
+            return -1;
+    }
+    return 0;
+}
+
+int hly_output_keep(struct hly_output *o, const char *folder)
+{
+    o->folder = folder;
+    return make_folder(folder);
+}
+
+/* Of a rank that is started again, what it printed before stays. */
+static int open_files(struct hly_output *o, int rank)
+{
+    char path[PATH_MAX];
+    const int digits = hly_output_digits(o->nstreams / 2, o->first);
+    if (!o->folder || o->streams[2 * rank].file >= 0 || o->lost)
+        return 0;
+    snprintf(path, sizeof path, "%s/rank.%0*d", o->folder, digits, o->first + rank);
+    if (make_folder(path))
+        return -1;
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/rank.%0*d/%s", o->folder, digits, o->first + rank,
+                 i ? "stderr" : "stdout");
+        const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+        if (fd < 0)
+            return cannot(path, errno == EMFILE ? "; raise the limit (ulimit -n)" : "");
+        o->streams[2 * rank + i].file = fd;
+    }
+    return 0;
+}
+
+/* A file that takes no more costs no rank its output elsewhere. */
+static void keep(struct hly_output *o, struct stream *s, const char *data, size_t bytes)
+{
+    while (s->file >= 0 && bytes) {
+        ssize_t n = write(s->file, data, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            if (!o->lost)
+                hly_note("--output-filename: what rank %d prints is not kept from here on: %s",
+                         s->rank, strerror(errno));
+            o->lost = 1;
+            close(s->file);
+            s->file = -1;
+            return;
+        }
+        data += n;
+        bytes -= (size_t)n;
+    }
+}
+
+/* ------------------------------------------------------------------ lines */
 
 /* Bytes of the next piece to write: a line, or as much of one as there is room for. 0: none yet. */
 static size_t piece(const struct stream *s)
@@ -96,14 +191,27 @@ static int sink_flush(struct sink *sink)
     return 1;
 }
 
+/* What stands before a line. Its bytes. */
+static size_t mark(const struct hly_output *o, const struct stream *s, char *to)
+{
+    const time_t now = time(NULL);
+    struct tm at;
+    size_t n = 0;
+    if (o->marks == HLY_MARK_TIME && localtime_r(&now, &at))
+        n = strftime(to, PREFIX_BYTES, "%Y-%m-%dT%H:%M:%S ", &at);
+    if (o->marks != HLY_MARK_NONE)
+        n += (size_t)snprintf(to + n, PREFIX_BYTES - n, "[%d] ", s->rank);
+    return n;
+}
+
 /* Moves pieces to the sink while they fit. One that is no whole line is made one: lines
  * never mix. */
-static void move(struct stream *s)
+static void move(const struct hly_output *o, struct stream *s)
 {
     struct sink *sink = s->sink;
     size_t n;
     while ((n = piece(s)) > 0 && sink->end + n + PREFIX_BYTES + 1 <= sizeof sink->data) {
-        sink->end += (size_t)snprintf(sink->data + sink->end, PREFIX_BYTES, "[%d] ", s->rank);
+        sink->end += mark(o, s, sink->data + sink->end);
         memcpy(sink->data + sink->end, s->data + s->begin, n);
         s->begin += n;
         sink->end += n;
@@ -114,7 +222,7 @@ static void move(struct stream *s)
 }
 
 /* 1 if there was something. */
-static int fill(struct stream *s)
+static int fill(struct hly_output *o, struct stream *s)
 {
     if (s->fd < 0)
         return 0;
@@ -126,6 +234,7 @@ static int fill(struct stream *s)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (n > 0) {
+        keep(o, s, s->data + s->end, (size_t)n);
         s->end += (size_t)n;
         return 1;
     }
@@ -134,12 +243,12 @@ static int fill(struct stream *s)
     return 1;
 }
 
-static void copy_stream(struct stream *s)
+static void copy_stream(struct hly_output *o, struct stream *s)
 {
     for (int turn = 0; turn < TURNS && !s->sink->broken; turn++) {
-        if (piece(s) == 0 && !fill(s))
+        if (piece(s) == 0 && !fill(o, s))
             return;
-        move(s);
+        move(o, s);
         if (!sink_flush(s->sink))
             return;
     }
@@ -152,7 +261,7 @@ int hly_output_copy(struct hly_output *o)
     for (int i = 0; i < o->nstreams; i++) {
         struct stream *s = &o->streams[i];
         if (s->sink->begin == s->sink->end)
-            copy_stream(s);
+            copy_stream(o, s);
     }
     return o->sinks[0].broken || o->sinks[1].broken ? -1 : 0;
 }
@@ -181,10 +290,10 @@ int hly_output_open(const struct hly_output *o)
 }
 
 /* What is in the pipe is all that comes. */
-static void stream_last(struct stream *s)
+static void stream_last(struct hly_output *o, struct stream *s)
 {
     while (s->fd >= 0 && s->end - s->begin < STREAM_BYTES) {
-        if (fill(s))
+        if (fill(o, s))
             continue;
         close(s->fd); /* empty, and at most a stranger holds it open */
         s->fd = -1;
@@ -194,14 +303,14 @@ static void stream_last(struct stream *s)
 void hly_output_last(struct hly_output *o)
 {
     for (int i = 0; i < o->nstreams; i++)
-        stream_last(&o->streams[i]);
+        stream_last(o, &o->streams[i]);
 }
 
 /* Another process writes here from now on: lines of the two do not mix. What there is no room for,
  * where nobody reads, is lost. */
-static void stream_end(struct stream *s)
+static void stream_end(struct hly_output *o, struct stream *s)
 {
-    stream_last(s);
+    stream_last(o, s);
     if (s->fd >= 0)
         close(s->fd);
     s->fd = -1;
@@ -215,8 +324,10 @@ static void stream_end(struct stream *s)
 int hly_output_pipes(struct hly_output *o, int rank, int *out, int *err)
 {
     int a[2], b[2];
-    stream_end(&o->streams[2 * rank]);
-    stream_end(&o->streams[2 * rank + 1]);
+    stream_end(o, &o->streams[2 * rank]);
+    stream_end(o, &o->streams[2 * rank + 1]);
+    if (open_files(o, rank))
+        return -1;
     if (pipe2(a, O_CLOEXEC))
         return -1;
     if (pipe2(b, O_CLOEXEC)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* output.h - copies the ranks' output line by line, with "[rank] " in front; cuts lines above 4
- * KiB. */
+/* output.h - copies the ranks' output line by line, with "[rank] " in front or the time, too; cuts
+ * lines above 4 KiB. */
 #ifndef HALAYRUN_OUTPUT_H
 #define HALAYRUN_OUTPUT_H
 
@@ -8,9 +8,20 @@
 
 struct hly_output;
 
+enum hly_marks { HLY_MARK_NONE, HLY_MARK_RANK, HLY_MARK_TIME };
+
 /* For so many ranks, the first of which is that of the job. */
-struct hly_output *hly_output_create(int nranks, int first);
+struct hly_output *hly_output_create(int nranks, int first, enum hly_marks marks);
 void hly_output_destroy(struct hly_output *output); /* takes NULL */
+
+/* Makes FOLDER/rank.N for each of these ranks, N with as many digits as the last one has. 0 or -1,
+ * said. */
+int hly_output_folders(const char *folder, int nranks, int first);
+int hly_output_digits(int nranks, int first);
+
+/* What a rank that is started from now on prints goes to FOLDER/rank.N/stdout and stderr, too, as
+ * it is. The name is not copied. 0 or -1, said. */
+int hly_output_keep(struct hly_output *output, const char *folder);
 
 /* The two write ends for a rank, to be closed by the caller once it is started. 0 or -1 (errno).
  * What was written at earlier ones is read first, and nothing that comes later. */

@@ -4,6 +4,7 @@
 python -m halay.horovod script.py [arguments...]
 python -m halay.horovod -m module [arguments...]
 python -m halay.horovod --run ...      as horovodrun with these options and this program
+python -m halay.horovod --options      prints what each option of horovodrun does
 python -m halay.horovod --settings     prints what each HOROVOD_* setting does
 python -m halay.horovod --probes       prints what each probe (mpi_built, ...) answers
 """
@@ -20,6 +21,11 @@ from . import install
 def main() -> int:
     """Returns only where no program was run."""
     arguments = sys.argv[1:]
+    if arguments[:1] == ["--options"]:
+        from .flags import table
+
+        print(table())
+        return 0
     if arguments[:1] == ["--settings"]:
         from .settings import table
 

@@ -1,83 +1,145 @@
 # SPDX-License-Identifier: Apache-2.0
-"""horovodrun's command line, as far as it means something here: python -m halay.horovod --run.
-
-What has to do with ssh, MPI, Gloo, network interfaces or Horovod's cycle is taken and does nothing.
-"""
+"""horovodrun: its whole command line, over halayrun (flags.py says what each option does)."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
-from .launch import Arguments, is_elastic, launch
+from .. import __version__
+from . import config, flags, probes
+from .launch import Arguments, environment, find_halayrun, is_elastic, launch, words_of
 
-# Options that are variables for the ranks, which the table of settings explains.
-_VARIABLES = {
-    "--timeline-filename": "HOROVOD_TIMELINE",
-    "--stall-check-warning-time-seconds": "HOROVOD_STALL_CHECK_TIME_SECONDS",
-    "--stall-check-shutdown-time-seconds": "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
-    "--gloo-timeout-seconds": "HOROVOD_GLOO_TIMEOUT_SECONDS",
-    "--start-timeout": "HOROVOD_GLOO_TIMEOUT_SECONDS",
-    "--log-level": "HOROVOD_LOG_LEVEL",
+NAME = "horovodrun"
+RELEASE = "0.28.1"  # of the interface
+_FRAMEWORKS = {
+    "TensorFlow": "tensorflow",
+    "PyTorch": "torch",
+    "MXNet": "mxnet",
+    "JAX": "jax",
 }
-_FLAG_VARIABLES = {
-    "--timeline-mark-cycles": "HOROVOD_TIMELINE_MARK_CYCLES",
-    "--no-stall-check": "HOROVOD_STALL_CHECK_DISABLE",
-}
-_IDLE = ("--ssh-port", "--ssh-identity-file", "--network-interface", "--network-interfaces",
-         "--mpi-args", "--fusion-threshold-mb", "--cycle-time-ms", "--cache-capacity",
-         "--num-nccl-streams", "--thread-affinity", "--binding-args")  # fmt: skip
-_IDLE_FLAGS = ("--gloo", "--mpi", "--jsrun", "--tcp", "--disable-cache", "--log-with-timestamp",
-               "--log-without-timestamp", "--stall-check", "--no-timeline-mark-cycles",
-               "--autotune", "--no-autotune")  # fmt: skip
+_GIVEN_ONCE = ("use_gloo", "use_mpi", "use_jsrun", "verbose", "disable_cache", "tcp_flag",
+               "prefix_output_with_timestamp", "check_build")  # fmt: skip
 
 
-def _dest(option: str) -> str:
-    return option.lstrip("-").replace("-", "_")
+class _Parser(argparse.ArgumentParser):
+    """What is wrong is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; see {NAME} --help")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m halay.horovod --run", allow_abbrev=False)
-    add = parser.add_argument
-    add("-np", "--num-proc", dest="num_proc", type=int, help="how many ranks")
-    add("-H", "--hosts", dest="hosts", help="names of this machine, with :slots")
-    add("-hostfile", "--hostfile", dest="hostfile")
-    add("--verbose", action="store_true")
-    add("--min-np", "--min-num-proc", dest="min_num_proc", type=int,
-        help="go on as long as there are so many ranks")  # fmt: skip
-    add("--max-np", "--max-num-proc", dest="max_num_proc", type=int, help="never more ranks")
-    add("--host-discovery-script", help="prints a line host:slots for each host")
-    add("--slots-per-host", dest="slots", type=int, help="of hosts without a number")
-    add("--elastic-timeout", type=int, help="seconds to wait for --min-np ranks")
-    add("--reset-limit", type=int, help="how often the ranks may meet again")
-    add("--blacklist-cooldown-range", dest="cooldown_range", type=float, nargs=2,
-        metavar=("SHORTEST", "LONGEST"), help="seconds until a place is used again")  # fmt: skip
-    for option in _VARIABLES:
-        add(option)
-    for option in _FLAG_VARIABLES:
-        add(option, action="store_true")
-    for option in _IDLE:
-        add(option, help=argparse.SUPPRESS)
-    for option in _IDLE_FLAGS:
-        add(option, action="store_true", help=argparse.SUPPRESS)
-    add("command", nargs=argparse.REMAINDER, help="the program and its arguments")
-    return parser
+def _typed(take: Callable[[str], Any]) -> Callable[[str], Any]:
+    def convert(text: str) -> Any:
+        try:
+            return take(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+class _Append(argparse.Action):
+    """Of lists, each name once."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        old = getattr(namespace, self.dest) or []
+        setattr(namespace, self.dest, list(dict.fromkeys([*old, *values])))
+
+
+def _add(group: Any, flag: flags.Flag) -> None:
+    help_text = flags.effect(flag)[1].replace("%", "%%")
+    if flag.take is None:
+        group.add_argument(*flag.names, dest=flag.dest, action="store_const", const=flag.switch,
+                           default=None, help=help_text)  # fmt: skip
+        return
+    more: dict[str, Any] = {} if flag.nargs is None else {"nargs": flag.nargs}
+    if flag.dest == "nics":
+        more["action"] = _Append
+    group.add_argument(*flag.names, dest=flag.dest, type=_typed(flag.take), default=None,
+                       metavar=flag.metavar or ("A", "B"), help=help_text, **more)  # fmt: skip
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of all of horovodrun's options, none of which has a default."""
+    made = _Parser(
+        prog=NAME,
+        usage=f"{NAME} -np N [options] program [arguments...]",
+        allow_abbrev=False,
+        description="Starts the ranks of a program: here, or by srun, jsrun, prterun or mpirun.",
+    )
+    alone: dict[str, Any] = {}
+    for flag in flags.FLAGS:
+        if flag.dest == "version":
+            version = f"{RELEASE} (Halay {__version__})"
+            made.add_argument(*flag.names, action="version", version=version, help=flag.text)
+            continue
+        group: Any = made
+        if flag.alone and flag.alone not in alone:
+            alone[flag.alone] = made.add_mutually_exclusive_group()
+        _add(alone.get(flag.alone, group), flag)
+    made.add_argument("command", nargs=argparse.REMAINDER, help="the program and its arguments")
+    return made
+
+
+def _together(found: argparse.Namespace) -> None:
+    """ValueError where options contradict each other."""
+    ranks, least, most = found.num_proc, found.min_num_proc, found.max_num_proc
+    if least is not None and ranks is not None and least > ranks:
+        raise ValueError(f"--min-np {least} is more than -np {ranks}")
+    if most is not None and max(ranks or 0, least or 0) > most:
+        raise ValueError(f"--max-np {most} is less than -np or --min-np")
+    if found.cooldown_range and found.cooldown_range[0] > found.cooldown_range[1]:
+        first, last = found.cooldown_range
+        raise ValueError(f"--blacklist-cooldown-range {first:g} {last:g}: the first is the shorter")
+
+
+def _add_file(found: argparse.Namespace) -> None:
+    """What the command line says goes before the file."""
+    said = config.read(found.config_file)
+    if any((found.use_gloo, found.use_mpi, found.use_jsrun)):
+        said = {dest: value for dest, value in said.items() if not dest.startswith("use_")}
+    for dest, value in said.items():
+        if getattr(found, dest) is None:
+            setattr(found, dest, value)
 
 
 def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """What horovodrun's own returns; words: those of this process if left out."""
-    parser = _parser()
-    found = parser.parse_args(words)
-    if not found.command:
-        parser.error("say what to run")
+    """What horovodrun's own returns. words: those of this process if left out.
+
+    ValueError: an option, or the --config-file, makes no sense.
+    """
+    found = parser().parse_args(words)
+    if found.config_file is not None:
+        _add_file(found)
+    _together(found)
+    for dest in _GIVEN_ONCE:
+        setattr(found, dest, bool(getattr(found, dest)))
     found.run_func = found.executable = None
-    found.env = {v: getattr(found, _dest(o)) for o, v in _VARIABLES.items()}
-    found.env.update({v: "1" for o, v in _FLAG_VARIABLES.items() if getattr(found, _dest(o))})
-    found.env = {variable: value for variable, value in found.env.items() if value is not None}
     return found
+
+
+def check_build() -> str:
+    """What horovodrun --check-build prints: as Horovod's, for programs that read it."""
+
+    def rows(marks: dict[str, bool]) -> str:
+        return "\n".join(f"    [{'X' if there else ' '}] {name}" for name, there in marks.items())
+
+    found = {name: bool(importlib.util.find_spec(m)) for name, m in _FRAMEWORKS.items()}
+    mpi, gloo = probes.mpi_built(), probes.gloo_built()
+    operations = {"NCCL": bool(probes.nccl_built()), "DDL": probes.ddl_built(),
+                  "CCL": probes.ccl_built(), "MPI": mpi, "Gloo": gloo}  # fmt: skip
+    return (
+        f"Horovod v{RELEASE}, by Halay {__version__}:\n\n"
+        f"Available Frameworks:\n{rows(found)}\n\n"
+        f"Available Controllers:\n{rows({'MPI': mpi, 'Gloo': gloo})}\n\n"
+        f"Available Tensor Operations:\n{rows(operations)}\n\n"
+        "Halay stands in for Gloo, and moves GPU memory itself, by NCCL too where it is there"
+    )
 
 
 def _places(hosts: str) -> int:
@@ -86,33 +148,45 @@ def _places(hosts: str) -> int:
     return sum(int(number) for number in slots if number.isdecimal())
 
 
-def _arguments(found: Any) -> Arguments:
-    words = dict(vars(found))
+def arguments_of(found: Any) -> Arguments:
+    """For launch(): what parse_args() has read, and horovodrun's own way with hosts that fail."""
     arguments = Arguments()
-    arguments.__dict__.update(words)
+    arguments.__dict__.update(vars(found))
     if is_elastic(arguments):
         arguments.blacklist = "hosts"
-        if words["hosts"] and words["max_num_proc"] is None:  # then all places are used
-            most = max(_places(words["hosts"]), words["num_proc"] or 1)
+        if arguments.hosts and found.max_num_proc is None:  # then all places are used
+            most = max(_places(arguments.hosts), found.num_proc or 1)
             arguments.__dict__["max_num_proc"] = most
     return arguments
 
 
 def run_elastic(found: Any) -> list[Any] | None:
     """Runs what parse_args() has read, as a job whose ranks come and go."""
-    arguments = _arguments(found)
+    arguments = arguments_of(found)
     if not is_elastic(arguments):
         raise ValueError("an elastic job needs --min-np, --max-np or --host-discovery-script")
     return launch(arguments)
 
 
-def main(words: Sequence[str]) -> int:
-    """The exit status."""
+def main(words: Sequence[str] | None = None) -> int:
+    """The status where nothing was started; else this process becomes halayrun."""
     try:
-        launch(_arguments(parse_args(words)))
-    except (ValueError, NotImplementedError, OSError) as error:
-        print(f"halay: {error}", file=sys.stderr)
-        return os.EX_USAGE
-    except RuntimeError:
-        return 1  # halayrun has said why
-    return 0
+        found = parse_args(words)
+        if found.check_build:
+            print(check_build(), flush=True)
+            return 0
+        if not found.command:
+            raise ValueError(f"say what to run: {NAME} -np N program [arguments...]")
+        arguments = arguments_of(found)
+        command = [find_halayrun(), *words_of(arguments), *found.command]
+        env = environment(arguments)
+        for note in flags.notes(vars(found)):
+            print(f"{NAME}: {note}", file=sys.stderr)
+        sys.stderr.flush()
+        os.execve(command[0], command, env)
+    except (ValueError, NotImplementedError) as error:
+        print(f"{NAME}: {error}", file=sys.stderr, flush=True)
+        return 2
+    except OSError as error:
+        print(f"{NAME}: {error}", file=sys.stderr, flush=True)
+        return 127 if isinstance(error, FileNotFoundError) else 126

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""horovod.run(): a function on each rank of a job on this machine, and what each returned.
+"""horovod.run(): a function on each rank of a job, and what each returned.
 
 The function goes to the ranks through a file, what they return comes back through one file each,
-in a folder that is gone afterwards.
+in a folder that is gone afterwards: a temporary one, or one in the current directory, which the
+hosts share, where others than this machine are named.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, NoReturn
+from typing import IO, Any, Callable, NoReturn
 
 from .. import _programs
-from . import SHIM, identity
+from . import SHIM, flags, identity
 
 try:
     import cloudpickle as _pickler  # type: ignore[import-untyped,unused-ignore]
@@ -42,11 +45,30 @@ FUNCTION = "function"
 # An error carries the last lines of halayrun's own: how processes ended, and why the job did.
 _NAME, _NOTES, _NOTES_BYTES = "halayrun: ", 4, 16384
 _PLACES, _FIRST = "where the ranks were:", "the first error was that of"
+_SEEN_S = 60  # what another host has written is seen here by then, on the file systems of centres
+_END_S = 10  # halayrun ends its ranks in less
 
 
 def dumps(value: object) -> bytes:
     """A pickle: by cloudpickle if it is there, which takes functions of a script too."""
     return bytes(_pickler.dumps(value))
+
+
+def _check_call(function: Any, both_controllers: bool, both_places: bool) -> None:
+    """ValueError: run()'s arguments make no sense. A function of a notebook or a script is nobody's
+    module's: only cloudpickle takes it along."""
+    if both_controllers:
+        raise ValueError("use_gloo and use_mpi exclude each other")
+    if both_places:
+        raise ValueError("hosts and hostfile exclude each other")
+    where = getattr(function, "__module__", None)
+    inner = "<locals>" in getattr(function, "__qualname__", "")
+    if _pickler is pickle and (where == "__main__" or inner):
+        raise ValueError(
+            f"horovod.run({getattr(function, '__name__', function)}) needs cloudpickle for a "
+            "function of a notebook, a script or another function: pip install cloudpickle, or "
+            "put it into a module"
+        )
 
 
 class Arguments:
@@ -103,34 +125,72 @@ def _elastic_words(arguments: Any) -> list[str]:
     return words
 
 
-def _words(arguments: Any) -> list[str]:
+def _elsewhere(arguments: Any) -> bool:
+    """Whether ranks may run on other machines."""
+    if arguments.hosts is not None:
+        return not _here(arguments.hosts)
+    return arguments.hostfile is not None
+
+
+def _where(arguments: Any, elastic: bool) -> list[str]:
+    """Of halayrun's command line: who starts the ranks, and on which hosts."""
+    words = []
+    if elastic and arguments.hosts is not None and not _here(arguments.hosts):
+        raise NotImplementedError(
+            f"-H {arguments.hosts}: ranks that come and go are started on this machine only; on "
+            "other hosts agents bring them: slurm/elastic.sbatch, lsf/elastic.lsf, or halayrun "
+            "--agents"
+        )
+    if arguments.use_jsrun:
+        words += ["--launcher", "jsrun"]
+    elif elastic or (arguments.run_func is not None and not _elsewhere(arguments)):
+        words += ["--launcher", "local"]
+    if arguments.hosts is not None:
+        words += ["-H", arguments.hosts]
+    elif arguments.hostfile is not None:
+        words += ["--hostfile", arguments.hostfile]
+    return words
+
+
+def words_of(arguments: Any) -> list[str]:
     """What halayrun is told, but for the program."""
-    if arguments.hostfile is not None:
-        raise NotImplementedError(
-            "horovod.run(hostfile=...) is not there in Halay: it runs on this machine only; for "
-            "several start the script with halayrun --hostfile or srun"
-        )
-    if arguments.hosts is not None and not _here(arguments.hosts):
-        raise NotImplementedError(
-            f"horovod.run(hosts={arguments.hosts!r}): it runs on this machine only; for several "
-            "start the script with halayrun -H or srun"
-        )
     elastic = is_elastic(arguments)
     nranks, least = arguments.num_proc, arguments.min_num_proc
     if nranks is None:
-        nranks = least or 1
-    if nranks < 1 or (least is not None and not 1 <= least <= nranks):
+        nranks = least or (1 if arguments.run_func is not None else None)
+    if nranks is not None and (nranks < 1 or (least is not None and not 1 <= least <= nranks)):
         raise ValueError(f"num_proc must be at least 1 and min_num_proc, not {nranks}")
-    words = ["--launcher", "local", "--horovod", "-np", str(nranks)]
-    if elastic and arguments.hosts is not None:
-        words += ["-H", arguments.hosts]
+    words = [*_where(arguments, elastic), "--horovod"]
+    if nranks is not None:
+        words += ["-np", str(nranks)]
     words += _elastic_words(arguments)
+    if arguments.output_filename is not None:
+        words += ["--output-filename", str(arguments.output_filename)]
+    if arguments.prefix_output_with_timestamp:
+        words += ["--prefix-timestamp"]
     return [*words, "-v"] if arguments.verbose else words
 
 
-def _environment(arguments: Arguments) -> dict[str, str]:
+def _ssh(arguments: Any) -> str:
+    words = []
+    if arguments.ssh_port is not None:
+        words += ["-p", str(arguments.ssh_port)]
+    if arguments.ssh_identity_file is not None:
+        words += ["-i", str(arguments.ssh_identity_file)]
+    return " ".join(words)
+
+
+def environment(arguments: Any) -> dict[str, str]:
+    """Of halayrun, and of the ranks with it. What is set for the launchers already is left."""
     env = identity.without(dict(os.environ))
+    env.update(flags.passed(vars(arguments)))
     env.update(arguments.env or {})
+    if _ssh(arguments):
+        env.setdefault("OMPI_MCA_plm_rsh_args", _ssh(arguments))
+        env.setdefault("PRTE_MCA_plm_ssh_args", _ssh(arguments))
+    if arguments.tcp_flag:
+        env.setdefault("HALAY_TRANSPORT", "shm+tcp")
+        env["NCCL_IB_DISABLE"] = "1"
     package = str(Path(__file__).resolve().parents[2])
     paths = [SHIM, *env.get("PYTHONPATH", "").split(os.pathsep), *sys.path, package]
     env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path for path in paths if path))
@@ -145,12 +205,54 @@ def _reason(notes: str) -> str:
     return "\n".join(said[: places[0]][-_NOTES:] + last)
 
 
+def _copy(source: IO[bytes], to: Any) -> None:
+    for line in source:
+        to.write(line.decode(errors="replace"))
+        to.flush()
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Its status. Where the program is interrupted meanwhile, as a notebook is, the job ends."""
+    try:
+        return process.wait()
+    except BaseException:
+        process.terminate()
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        raise
+
+
+def _run(words: Sequence[str], env: Mapping[str, str], **more: Any) -> int:
+    """Its status. In a notebook, whose output is none of the system's, it is copied there."""
+    shown = {
+        name: getattr(sys, name)
+        for name in ("stdout", "stderr")
+        if getattr(sys, name) is not getattr(sys, f"__{name}__") and getattr(sys, name) is not None
+    }
+    more.update(dict.fromkeys(shown, subprocess.PIPE))
+    process = subprocess.Popen(words, env=dict(env), **more)
+    threads = [
+        threading.Thread(target=_copy, args=(getattr(process, name), to), daemon=True)
+        for name, to in shown.items()
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        return _wait(process)
+    finally:
+        for thread in threads:
+            thread.join(_END_S)
+
+
 def _start(command: Sequence[str], env: Mapping[str, str], **more: Any) -> tuple[int, str]:
     """Runs halayrun: its exit status, and the last it has said itself, without its own name."""
     notes = os.memfd_create("halayrun")
     try:
         words = [command[0], "--notes-fd", str(notes), *command[1:]]
-        status = subprocess.run(words, env=env, pass_fds=[notes], **more).returncode
+        status = _run(words, env, pass_fds=[notes], **more)
         said = os.pread(notes, _NOTES_BYTES, max(0, os.fstat(notes).st_size - _NOTES_BYTES))
     finally:
         os.close(notes)
@@ -169,30 +271,68 @@ def _failed(folder: Path, status: int, notes: str) -> NoReturn:
     )
 
 
-def _results(folder: Path, status: int, notes: str, elastic: bool) -> list[Any]:
+def _wait_for_all(folder: Path, nranks: int, elsewhere: bool) -> None:
+    """RuntimeError if a rank has ended well and left no result."""
+    until = time.monotonic() + (_SEEN_S if elsewhere else 0)
+    while True:
+        there = {path.stem for path in folder.glob("*.result")}
+        absent = [str(rank) for rank in range(nranks) if str(rank) not in there]
+        if not absent:
+            return
+        if time.monotonic() >= until:
+            raise RuntimeError(
+                f"rank {', '.join(absent)} has ended with status 0 before the function returned"
+            )
+        time.sleep(0.1)
+
+
+def _results(folder: Path, status: int, notes: str, arguments: Any) -> list[Any]:
     """By rank. In an elastic job one that has failed has been replaced, if halayrun is content."""
+    elastic = is_elastic(arguments)
     if status != 0 or (not elastic and any(folder.glob("*.error"))):
         _failed(folder, status, notes)
+    if not elastic:
+        _wait_for_all(folder, arguments.num_proc, _elsewhere(arguments))
     paths = sorted(folder.glob("*.result"), key=lambda path: int(path.stem))
     return [pickle.loads(path.read_bytes()) for path in paths]
 
 
+def _make_folder(elsewhere: bool) -> tempfile.TemporaryDirectory[str]:
+    try:
+        if elsewhere:
+            return tempfile.TemporaryDirectory(prefix=".halay-run-", dir=os.getcwd())
+        return tempfile.TemporaryDirectory(prefix="halay-run-")
+    except OSError as error:
+        remedy = (
+            "call it in a folder that its hosts share and that can be written"
+            if elsewhere
+            else "set TMPDIR to a folder that can be written"
+        )
+        raise OSError(f"horovod.run() cannot make a folder: {error}; {remedy}") from None
+
+
 def launch(arguments: Any) -> list[Any] | None:
     """Runs arguments.run_func on arguments.num_proc ranks, or arguments.command."""
-    command = [find_halayrun(), *_words(arguments)]
-    env = _environment(arguments)
+    if arguments.run_func is None and not arguments.command:
+        raise ValueError("there is neither a function nor a command to run")
+    command = [find_halayrun(), *words_of(arguments)]
+    env = environment(arguments)
+    for note in flags.notes(vars(arguments)):
+        print(f"halay: {note}", file=sys.stderr, flush=True)
     if arguments.run_func is None:
         status, notes = _start([*command, *arguments.command], env)
         if status != 0:
             _failed(Path(os.devnull), status, notes)
         return None
     python = arguments.executable or sys.executable
-    with tempfile.TemporaryDirectory(prefix="halay-run-") as name:
+    if arguments.num_proc is None:
+        arguments.num_proc = arguments.min_num_proc or 1
+    with _make_folder(_elsewhere(arguments)) as name:
         folder = Path(name)
         (folder / FUNCTION).write_bytes(dumps(arguments.run_func))
         command += [python, "-m", "halay.horovod.task", name]
         status, notes = _start(command, env, stdin=subprocess.DEVNULL)
-        return _results(folder, status, notes, is_elastic(arguments))
+        return _results(folder, status, notes, arguments)
 
 
 def _old(old: Any, name: str, new: Any) -> Any:
@@ -241,38 +381,44 @@ def run(
     min_np: int | None = None,
     max_np: int | None = None,
 ) -> list[Any]:
-    """Runs func(*args, **kwargs) on num_proc ranks of this machine: what each returned, by rank.
+    """Runs func(*args, **kwargs) on num_proc ranks: what each returned, by rank.
 
-    func has to call hvd.init() itself. Needs cloudpickle for functions that are no module's own.
-    A rank that raises ends the job, and its traceback is in the RuntimeError, behind halayrun's
-    reason for the end (--reset-limit, too few ranks for --elastic-timeout, ...). min_num_proc,
-    max_num_proc or a discovery script make the job elastic: then such a rank is started again, and
-    the results are those of the ranks that there are at the end. What concerns other machines is
-    refused; what concerns MPI, ssh and the like is ignored.
+    They run on this machine; with hosts or a hostfile where these say, started by what halayrun
+    finds (srun, jsrun, prterun, mpirun), and the hosts share the current directory. func has to
+    call hvd.init() itself. Needs cloudpickle for functions that are no module's own. A rank that
+    raises ends the job, and its traceback is in the RuntimeError, behind halayrun's reason for the
+    end (--reset-limit, too few ranks for --elastic-timeout, ...). min_num_proc, max_num_proc or a
+    discovery script make the job elastic: then such a rank is started again, and the results are
+    those of the ranks that there are at the end. What has no effect is said in one line.
+    ValueError: arguments that make no sense; OSError: no folder for the results.
     """
-    if use_gloo and use_mpi:
-        raise ValueError("use_gloo and use_mpi exclude each other")
-    if hosts is not None and hostfile is not None:
-        raise ValueError("hosts and hostfile exclude each other")
-    if output_filename is not None:
-        raise NotImplementedError("horovod.run(output_filename=...) is not there in Halay yet")
-    arguments = Arguments()
-    arguments.num_proc = _old(np, "np", num_proc)
-    arguments.run_func = _Call(func, tuple(args), dict(kwargs or {}))
-    arguments.hosts, arguments.executable, arguments.verbose = hosts, executable, verbose
+    _check_call(func, bool(use_gloo and use_mpi), hosts is not None and hostfile is not None)
+    nics = [*(network_interface or "").split(","), *(network_interfaces or ())]
     given = {
+        "num_proc": _old(np, "np", num_proc),
+        "run_func": _Call(func, tuple(args), dict(kwargs or {})),
         "min_num_proc": _old(min_np, "min_np", min_num_proc),
         "max_num_proc": _old(max_np, "max_np", max_num_proc),
         "slots": slots,
         "reset_limit": reset_limit,
         "cooldown_range": cooldown_range,
+        "hosts": hosts,
         "hostfile": hostfile,
         "host_discovery_script": host_discovery_script,
+        "start_timeout": start_timeout,
+        "ssh_port": ssh_port,
+        "ssh_identity_file": ssh_identity_file,
+        "disable_cache": disable_cache,
+        "output_filename": output_filename,
+        "verbose": verbose,
+        "use_mpi": use_mpi or None,
+        "mpi_args": mpi_args,
+        "nics": [nic for nic in nics if nic] or None,
+        "executable": executable,
     }
+    arguments = Arguments()
     for name, value in given.items():
         setattr(arguments, name, value)
-    if use_mpi:
-        arguments.env = {"HOROVOD_CONTROLLER": "mpi"}
     results = launch(arguments)
     assert results is not None
     return results

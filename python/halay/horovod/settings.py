@@ -93,6 +93,9 @@ SETTINGS: dict[str, Setting] = {
     "GLOO_TIMEOUT_SECONDS": Setting(
         USED, "how long init() waits for other ranks; 300 s", _START, _seconds
     ),
+    "START_TIMEOUT": Setting(
+        USED, "the same, where HOROVOD_GLOO_TIMEOUT_SECONDS is not set", _START, _seconds
+    ),
     # In the order of the alphabet: the first that is set counts.
     "STALL_CHECK_DISABLE": Setting(
         USED, "no notices of which rank has not submitted what", "HALAY_STALL", _never
@@ -137,8 +140,9 @@ SETTINGS: dict[str, Setting] = {
     "ADASUM_MPI_CHUNK_SIZE": Setting(NONE, _NO_MPI),
     "MPI_THREADS_DISABLE": Setting(NONE, _NO_MPI),
     "THREAD_AFFINITY": Setting(NONE, "Halay's one thread sleeps unless there is work"),
-    "START_TIMEOUT": Setting(NONE, "the launcher, and HOROVOD_GLOO_TIMEOUT_SECONDS, bound it"),
-    "LOG_HIDE_TIME": Setting(NONE, "messages have no time"),
+    "LOG_HIDE_TIME": Setting(
+        NONE, "messages have no time; horovodrun --prefix-output-with-timestamp gives lines one"
+    ),
     "AUTOTUNE": Setting(NONE, _NO_TUNER),
     "AUTOTUNE_LOG": Setting(NONE, _NO_TUNER),
     "AUTOTUNE_WARMUP_SAMPLES": Setting(NONE, _NO_TUNER),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import platform
 import sys
 import traceback
 from pathlib import Path
@@ -22,6 +23,14 @@ def _rank() -> str:
 
 def main() -> int:
     folder = Path(sys.argv[1])
+    if not folder.is_dir():
+        print(
+            f"halay: the folder {folder} of horovod.run() is not on {platform.node()}: call it in "
+            "a folder that all hosts of the job share",
+            file=sys.stderr,
+            flush=True,
+        )
+        return 1
     install()
     identity.export(identity.guess())
     try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Halay under Horovod's name (see halay.horovod)."""
 
-from halay.horovod import identity
+from halay.horovod import absent, identity
 
 from .runner import run
 
@@ -10,4 +10,5 @@ __version__ = "0.28.1"
 
 __all__ = ["__version__", "run"]
 
+absent.install()
 identity.export(identity.guess())
