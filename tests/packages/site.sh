@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The documentation site builds without a warning, all links lead somewhere, a damaged page is found, and
+# the commands of the pages exist; those that say so are run, with build/ and .venv/.
+#   tests/packages/site.sh [--browser]      --browser: the search is tried in a Chromium, too
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+wrong() { echo "site.sh: $1" && exit 1; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python=$PWD/build-site/venv/bin/python
+export PYTHONDONTWRITEBYTECODE=1
+
+scripts/site "$work/site"
+
+# What Sphinx cannot see check.py has to: an anchor, a file, a page without a way to it, a script from elsewhere.
+damaged() { # WHAT: the site in damaged/ is not taken
+    ! "$python" docs/site/check.py "$work/damaged" >"$work/out" || wrong "check.py does not see $1"
+    cp -rT "$work/site" "$work/damaged"
+    rm -f "$work/damaged/lost.html"
+}
+cp -r "$work/site" "$work/damaged"
+sed -i 's/id="it-hangs"/id="else"/' "$work/damaged/docs/troubleshooting.html"
+damaged "that an anchor is gone"
+rm "$work/damaged/docs/adasum.html"
+damaged "that a page is gone"
+cp "$work/site/docs/adasum.html" "$work/damaged/docs/lost.html"
+damaged "that no page leads to one"
+rm "$work/damaged/docs/lost.html"
+sed -i 's|<head>|<head><script src="https://example.org/x.js"></script>|' "$work/damaged/index.html"
+damaged "a script of another machine"
+
+for page in docs/troubleshooting docs/hang docs/man/halay_allreduce.3 reference/c/halay reference/python/halay.torch; do
+    [ -s "$work/site/$page.html" ] || wrong "there is no $page.html"
+done
+grep -q 'id="c.halay_iallreduce"' "$work/site/reference/c/halay.html" || wrong "halay_iallreduce is not in the C reference"
+grep -q 'id="halay.torch.DistributedOptimizer"' "$work/site/reference/python/halay.torch.html" ||
+    wrong "DistributedOptimizer is not in the Python reference"
+
+if [ "${1:-}" = --browser ]; then
+    browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
+        wrong "there is no Chromium (Debian: chromium)"
+    # A file, and no network: so is it read from a clone.
+    timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/browser" --virtual-time-budget=20000 \
+        --dump-dom "file://$work/site/search.html?q=halay_comm_shrink" >"$work/out" 2>"$work/err" || wrong "the browser has failed"
+    grep -q 'href="docs/man/halay_comm_shrink.3.html' "$work/out" || wrong "the search does not find a manual page"
+    grep -q 'href="reference/c/halay.html' "$work/out" || wrong "the search does not find a function"
+fi
+
+"$python" tests/packages/commands.py --selftest
+"$python" tests/packages/commands.py
+"$python" tests/packages/commands.py --run build "${PYTHON:-.venv/bin/python}"
+echo "site.sh: the site is built, and its commands are right, after $SECONDS s"
