@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The easyconfig is built by EasyBuild from PyPI, of what git knows of this tree, and its module is used. Takes
-# minutes, and the network: scripts/test --all.
+# minutes, and the network: PACKAGES_LONG=1.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
+[ "${PACKAGES_LONG:-}" ] || { echo "skipped: takes minutes (PACKAGES_LONG=1)" && exit 77; }
 [ -r /usr/share/lmod/lmod/init/bash ] || { echo "skipped: there is no Lmod (Debian: lmod)" && exit 77; }
 "$PYTHON" -m venv eb
 eb/bin/pip install -q easybuild-framework easybuild-easyblocks 2>log ||

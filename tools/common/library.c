@@ -47,6 +47,15 @@ static const struct need {
              {"ucx", "libucx-dev", "libucx0"},
              {"pmix", "libpmix-dev", "libpmix2"}};
 
+void hly_plugin_reason(const char *error, char *text, size_t bytes)
+{
+    const char *end = strstr(error, ": cannot open shared object file: No such file");
+    if (end && error[0] != '/') /* not our own file */
+        snprintf(text, bytes, "%.*s is not found", (int)(end - error), error);
+    else
+        snprintf(text, bytes, "%s", error);
+}
+
 void hly_plugin_remedy(const char *name, const char *path, char *text, size_t bytes)
 {
     const struct need *need = NULL;

@@ -69,8 +69,8 @@ static void tell_pmix(const struct hly_probe *p, char version[32])
         struct hly_finding *f =
             hly_find(p->report, HLY_WARNING, "pmix.library", "", "libpmix.so.2 is not found");
         hly_advise(f,
-                   "Ranks of srun, mpirun, prterun and halayrun find each other through PMIx; "
-                   "variables as torchrun's are left.",
+                   "Ranks of srun, mpirun and prterun find each other through PMIx; halayrun, and "
+                   "variables as torchrun's, are left.",
                    "install it (Debian: libpmix2), or name its folder in LD_LIBRARY_PATH");
         return;
     }
@@ -225,7 +225,7 @@ static void tell_ucx(const struct hly_probe *p)
 static bool tell_plugin(const struct hly_probe *p, const char *name, enum hly_severity severity,
                         const char *why)
 {
-    char path[2 * HLY_PATH_BYTES], remedy[128], check[32];
+    char path[2 * HLY_PATH_BYTES], reason[2 * HLY_PATH_BYTES], remedy[128], check[32];
     hly_plugin_path("transport", name, path);
     void *plugin = dlopen(path, OPEN);
     if (plugin) {
@@ -233,8 +233,9 @@ static bool tell_plugin(const struct hly_probe *p, const char *name, enum hly_se
         return true;
     }
     snprintf(check, sizeof check, "plugin.%s", name);
-    struct hly_finding *f = hly_find(p->report, severity, check, "",
-                                     "the transport's plug-in is missing: %s", dlerror());
+    hly_plugin_reason(dlerror(), reason, sizeof reason);
+    struct hly_finding *f =
+        hly_find(p->report, severity, check, "", "the transport's plug-in is missing: %s", reason);
     hly_plugin_remedy(name, path, remedy, sizeof remedy);
     hly_advise(f, why, "%s", remedy);
     return false;

@@ -35,16 +35,20 @@ static const struct expected {
     {0, "tcp", "ranks of other nodes"},
     {0, "verbs", "ranks of other nodes, where all nodes have RDMA"},
     {0, "ucx", "ranks of other nodes, where all nodes have RDMA and not all have verbs"},
-    {1, "pmix", "how ranks find each other under a launcher"},
+    {1, "meet", "how ranks find each other under halayrun"},
+    {1, "pmix", "how ranks find each other under srun, mpirun and prterun"},
     {1, "tcp", "how ranks find each other by variables, as torchrun sets them"},
-    {2, "pmix", "the server that halayrun runs"},
+    {2, "meet", "where the ranks of halayrun meet"},
+    {2, "agent", "halayrun on further machines of a job"},
+    {2, "pmix", "a PMIx server for other programs under halayrun"},
 };
 
 static void missing(const char *name, const char *path, const char *why)
 {
-    char remedy[128];
+    char reason[2 * HLY_PATH_BYTES], remedy[128];
+    hly_plugin_reason(why, reason, sizeof reason);
     hly_plugin_remedy(name, path, remedy, sizeof remedy);
-    printf("missing: %s; %s\n", why, remedy);
+    printf("missing: %s; %s\n", reason, remedy);
 }
 
 static void show(const char *dir, const struct kind *kind, const char *name, const char *purpose)
