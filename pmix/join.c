@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <pmix.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -405,6 +406,47 @@ void hly_pmix_leave(void)
     PMIx_Finalize(NULL, 0);
 }
 
+/* What stands behind the next colon, in hexadecimal digits. *at: behind it. */
+static unsigned long after_colon(char **at)
+{
+    char *colon = *at ? strchr(*at, ':') : NULL;
+    *at = NULL;
+    return colon ? strtoul(colon + 1, at, 16) : 0;
+}
+
+/* Whether somebody listens there in this network namespace: its table has a line for each socket,
+ * "number: address:port address:port state ...". */
+static bool listens(unsigned long port)
+{
+    enum { LISTENING = 10 };
+    char line[256];
+    bool found = false;
+    FILE *file = fopen("/proc/self/net/tcp", "re");
+    while (file && !found && fgets(line, sizeof line, file)) {
+        char *at = strchr(line, ':');
+        at = at ? at + 1 : NULL;
+        const bool same = after_colon(&at) == port;
+        after_colon(&at);
+        found = same && at && strtoul(at, NULL, 16) == LISTENING;
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+/* A server of PMIx listens on the host's loopback, which a network of one's own does not have. */
+static const char *of_a_container(void)
+{
+    static const char loopback[] = "tcp4://127.0.0.1:";
+    const char *server = hly_pmix_server();
+    const char *at = server ? strstr(server, loopback) : NULL;
+    if (!at || listens(strtoul(at + sizeof loopback - 1, NULL, 10)))
+        return "";
+    return "nobody listens at its address, 127.0.0.1. This process is in a container with a "
+           "network of its own (give it the host's; Docker and Podman: --network=host; Apptainer: "
+           "without --net), or ";
+}
+
 int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns, int processors,
                   struct hly_pmix_identity *id)
 {
@@ -438,11 +480,11 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns, int proc
     if (status != PMIX_SUCCESS) {
         hly_boot_say(
             log, 0,
-            "cannot reach the launcher's PMIx server (PMIx_Init: %s): the launcher has ended, or "
+            "cannot reach the launcher's PMIx server (PMIx_Init: %s): %sthe launcher has ended, or "
             "this process has inherited the environment of another job; to let it run alone, start "
             "it "
             "with HALAY_LAUNCHER=none",
-            PMIx_Error_string(status));
+            PMIx_Error_string(status), of_a_container());
         goto finish_call;
     }
     prepare(&j, id);

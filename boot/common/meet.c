@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../../proc/proc.h"
+#include "listen.h"
 #include "share.h"
 #include <hly_build.h>
 
@@ -126,6 +127,25 @@ void hly_boot_say_alone(const struct hly_boot_log *log, const struct hly_boot_he
     say_why(&hellos[first], apart_from(hellos, first), why);
     hly_boot_say(log, 1, "%s is a node of its own%s: %s", hly_boot_who(&hellos[first], who), more,
                  why);
+}
+
+const char *hly_boot_cut_off(const struct hly_boot_hello *a, const struct hly_boot_hello *b,
+                             char text[400])
+{
+    char who[128];
+    struct stat net;
+    const uint64_t ours = stat("/proc/self/ns/net", &net) ? 0 : net.st_ino;
+    if (a->netns == b->netns ||
+        (!hly_address_loopback(&a->address) && !hly_address_loopback(&b->address)))
+        return NULL;
+    const struct hly_boot_hello *it = b->netns == ours ? a : b;
+    snprintf(text, 400,
+             "%s is in a container with a network of its own, whose loopback is another one's: no "
+             "rank outside reaches it. Give the container the host's network (Docker and Podman: "
+             "--network=host; Apptainer: without --net), or one that all ranks reach, and name it "
+             "(HALAY_INTERFACE)",
+             hly_boot_who(it, who));
+    return text;
 }
 
 const char *hly_boot_builds_differ(const struct hly_boot_hello *a, const struct hly_boot_hello *b,

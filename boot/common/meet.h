@@ -157,6 +157,10 @@ void hly_boot_say_alone(const struct hly_boot_log *log, const struct hly_boot_he
 /* NULL if all run the same build; else which two do not, and what to do, in text. */
 const char *hly_boot_builds_differ(const struct hly_boot_hello *a, const struct hly_boot_hello *b,
                                    char text[400]);
+/* NULL unless one listens at the loopback of a network namespace that is not the other's; else
+ * which, and what to do, in text. Knows a container by being in the launcher's namespace itself. */
+const char *hly_boot_cut_off(const struct hly_boot_hello *a, const struct hly_boot_hello *b,
+                             char text[400]);
 /* The table -> *id, all but its listen_fd. HALAY_ENOMEM, HALAY_EBOOT (no table). */
 int hly_boot_table_read(const struct hly_boot_key *key, const struct hly_boot_answer *answer,
                         const char *table, struct hly_boot_identity *id);

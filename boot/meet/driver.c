@@ -71,14 +71,19 @@ static void take(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest
     hly_driver_set_times(d);
 }
 
-/* A job of always as many ranks is broken by another build; a newcomer of another one is refused.
- */
-static void compare_builds(halay_launch_t *d, struct hly_slot *slot)
+static bool cannot_meet(const struct hly_boot_hello *a, const struct hly_boot_hello *b, char *text)
+{
+    return hly_boot_builds_differ(a, b, text) || hly_boot_cut_off(a, b, text);
+}
+
+/* A job of always as many ranks is broken by another build, or by a rank that nobody reaches; a
+ * newcomer of such a kind is refused. */
+static void compare(halay_launch_t *d, struct hly_slot *slot)
 {
     for (int s = 0; s < d->params.nranks && !d->broken; s++) {
         const struct hly_slot *other = &d->slots[s];
         if (other == slot || other->state != HLY_SLOT_ASKING ||
-            !hly_boot_builds_differ(&other->hello, &slot->hello, d->text))
+            !cannot_meet(&other->hello, &slot->hello, d->text))
             continue;
         d->broken = !d->params.least;
         if (!d->broken) {
@@ -120,7 +125,7 @@ static void heard(void *arg, struct hly_boot_guest *guest)
         return;
     }
     take(d, slot, guest);
-    compare_builds(d, slot);
+    compare(d, slot);
     if (d->broken)
         hly_driver_refuse(d, NULL);
     hly_driver_consider(d);

@@ -44,6 +44,7 @@ job 6 3 -N3 -n6 -m arbitrary
 [ "$(awk '/^slurm/ { print $3 }' sorted | xargs)" = "n3 n1 n2 n1 n3 n3" ] || fail "not the places that were asked for"
 # halayrun hands srun such a file, which has no name.
 unset SLURM_HOSTFILE
+# shellcheck disable=SC2016 # expands there
 run login timeout -k 5 60 salloc -N3 -n6 "$build/bin/halayrun" -H n3:2,n1:1,n2:3 --output-filename "$here/kept" \
     sh -c 'echo "$SLURM_PROCID $(hostname)"'
 expect 0 "halayrun in an allocation, with hosts"

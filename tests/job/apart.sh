@@ -6,6 +6,19 @@
 # shellcheck source-path=SCRIPTDIR source=netns_lib.sh disable=SC2016
 . "$(dirname "$0")/netns_lib.sh"
 unshare -n ip link set lo up 2>why || { echo "skipped: no network namespaces here: $(tail -1 why)" && exit 77; }
+# Without a wire there is no way for messages: that is said at once, not after some seconds of trying.
+cat >own.sh <<'SH'
+[ "$PMIX_RANK" = 1 ] && exec unshare -n "$@"
+exec "$@"
+SH
+run "$HALAYRUN" -np 2 bash own.sh "$JOB_RANK"
+expect 1 "a rank without any network but its own"
+says err "^halayrun: rank 1 (pid [0-9]* on .*) is in a container with a network of its own.*--network=host.*HALAY_INTERFACE"
+within 5000
+# A server of PMIx is not reached either.
+run env HALAY_START_DEADLINE=20 "$HALAYRUN" -np 2 bash -c 'unset HALAY_MEET && exec bash own.sh "$@"' bash "$JOB_RANK"
+expect 1 "a rank that does not reach PMIx"
+says err "cannot reach the launcher's PMIx server (PMIx_Init: .*nobody listens at its address.*container with a network of its own.*--network=host"
 
 # relay.py outer|inner PATH PORT: one end listens at PATH and calls PORT, the other the reverse.
 cat >relay.py <<'PYTHON'

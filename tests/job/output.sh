@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Standard input, output and environment of the ranks.
-# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2015,SC2016,SC2086,SC2217
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2012,SC2015,SC2016,SC2086,SC2217
 . "$(dirname "$0")/lib.sh"
 # Rank 0 reads what halayrun is given, the others read nothing.
 run "$HALAYRUN" -np 3 -l cat <<<"for rank 0"
