@@ -28,7 +28,12 @@ def escaped(text: str) -> str:
     """Words of a comment as reStructuredText; functions become references."""
     text = re.sub(r"([\\*`|])", r"\\\1", text)
     text = re.sub(r"(\w)_(?=\W|$)", r"\1\\_", text)
-    return re.sub(r"\b(halay_\w+)\(\)", r":c:func:`\1`", text)
+    return linked(re.sub(r"\b(halay_\w+)\(\)", r":c:func:`\1`", text))
+
+
+def linked(text: str) -> str:
+    """Names of pages ("docs/ray.md") become links."""
+    return re.sub(r"(?<!`)\bdocs/([a-z][\w-]*)\.md", r":doc:`/docs/\1`", text)
 
 
 def words(comment: str) -> str:

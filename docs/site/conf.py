@@ -28,7 +28,7 @@ nitpicky = False
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 4
 toc_object_entries_show_parents = "hide"
-maximum_signature_line_length = 90
+maximum_signature_line_length = 80
 html_theme = "furo"
 html_title = f"Halay {version}"
 html_static_path = [str(Path(__file__).parent / "static")]
@@ -39,6 +39,7 @@ html_theme_options = {"navigation_with_keys": True}
 
 # A link to a folder is one to its contents.
 FOLDERS = {"man": "/reference/man/index.rst", "decisions": "/docs/decisions/README.md"}
+SETTING = re.compile(r"^\*\*(HALAY_\w+)\*\*\n:   (.*?)(?=\n\n\S)", re.M | re.S)
 
 
 def manual_page(name: str, text: str) -> str:
@@ -49,6 +50,12 @@ def manual_page(name: str, text: str) -> str:
         page = pages.get(re.sub(r"\W", "", found[1]))
         return f"[{found[0]}](/docs/man/{page}.md)" if page and page != name else found[0]
 
+    def setting(found: re.Match[str]) -> str:
+        body = re.sub(r"^    ", "", found[2], flags=re.M)
+        return f"```{{envvar}} {found[1]}\n{body}\n```"
+
+    if name == "halay.7":  # so that the search finds them as what they are
+        text = re.sub(SETTING, setting, text)
     text = re.sub(r"^(#+ )", r"#\1", text, flags=re.M)
     text = re.sub(r"\*\*(halay[\w-]*)\*\*\(\d\)", link, text)
     title, section = name.rsplit(".", 1)

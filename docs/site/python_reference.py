@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import c_reference
 import griffe
 
 COMMON = "_surface"  # the names that each framework's module has
@@ -43,10 +44,11 @@ def prose(text: str) -> str:
     """A docstring as reStructuredText: single back quotes are code, stars are stars."""
     text = inspect.cleandoc(text)
     text = re.sub(r"(?<!`)`([^`\n]+)`(?!`)", r"``\1``", text)
-    return "".join(
+    text = "".join(
         part if number % 2 else re.sub(r"([*|])", r"\\\1", re.sub(r"(\w)_(?=\W)", r"\1\\_", part))
         for number, part in enumerate(re.split(r"(``[^`]+``)", text))
     )
+    return c_reference.linked(text)
 
 
 def indented(text: str) -> str:
@@ -78,8 +80,14 @@ def signature(parameters: Any, skipped: int = 0) -> str:
 def about(it: Any, call: Any) -> str:
     """A docstring, in which what is said of a parameter ("name: ...") begins with it as code."""
     text = prose(it.docstring.value) if it.docstring else ""
-    names = "|".join(re.escape(p.name) for p in call.parameters) if call is not None else ""
-    return re.sub(rf"(?<![\w`.])({names}): ", r"``\1``: ", text) if names else text
+    if call is None or not [*call.parameters]:
+        return text
+    name = "|".join(re.escape(parameter.name) for parameter in call.parameters)
+
+    def coded(found: re.Match[str]) -> str:
+        return ", ".join(f"``{name}``" for name in found[1].split(", ")) + ": "
+
+    return re.sub(rf"(?<![\w`.])((?:{name})(?:, (?:{name}))*): ", coded, text)
 
 
 def function(path: str, it: Any, kind: str) -> str:

@@ -295,7 +295,7 @@ def prose_faults(page: str, text: str) -> Iterator[str]:
 
 
 def check(texts: dict[str, str]) -> list[str]:
-    wrong = []
+    wrong: list[str] = []
     for page, text in texts.items():
         wrong += prose_faults(page, text)
         for block in blocks(page, text):

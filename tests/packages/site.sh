@@ -38,14 +38,24 @@ grep -q 'id="c.halay_iallreduce"' "$work/site/reference/c/halay.html" || wrong "
 grep -q 'id="halay.torch.DistributedOptimizer"' "$work/site/reference/python/halay.torch.html" ||
     wrong "DistributedOptimizer is not in the Python reference"
 
+# first QUERY PAGE: the page comes first in the browser's search. A file, and no network: so is it read from a clone.
+first() {
+    timeout -k 5 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/browser" --virtual-time-budget=20000 \
+        --dump-dom "file://$work/site/search.html?q=$1" >"$work/out" 2>"$work/err" || wrong "the browser has failed"
+    local got
+    got=$(grep -o '<li class="kind[^>]*><a href="[^"]*"' "$work/out" | sed -n '1s/.*href="\(.*\)"/\1/p')
+    [ "${got%%\?*}" = "$2" ] || wrong "the search for $1 finds first: $got"
+}
 if [ "${1:-}" = --browser ]; then
     browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
         wrong "there is no Chromium (Debian: chromium)"
-    # A file, and no network: so is it read from a clone.
-    timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/browser" --virtual-time-budget=20000 \
-        --dump-dom "file://$work/site/search.html?q=halay_comm_shrink" >"$work/out" 2>"$work/err" || wrong "the browser has failed"
-    grep -q 'href="docs/man/halay_comm_shrink.3.html' "$work/out" || wrong "the search does not find a manual page"
-    grep -q 'href="reference/c/halay.html' "$work/out" || wrong "the search does not find a function"
+    first hang docs/hang.html
+    first fusion docs/tensor-fusion.html
+    first docker docs/containers.html
+    first infiniband docs/rdma-setup.html
+    first halay_comm_shrink docs/man/halay_comm_shrink.3.html
+    first HALAY_DEADLINE docs/man/halay.7.html#envvar-HALAY_DEADLINE
+    first halay_iallreduce reference/c/halay.html#c.halay_iallreduce
 fi
 
 "$python" tests/packages/commands.py --selftest
