@@ -25,8 +25,8 @@ if(SKBUILD)
 endif()
 
 # Python of any version finds the package by PYTHONPATH, and it the library beside it. A wheel has it elsewhere.
-option(HALAY_PYTHON "install the Python package into LIBDIR/halay/python" ON)
-if(HALAY_PYTHON)
+option(HALAY_PYTHON_PACKAGE "install the Python package into LIBDIR/halay/python" ON)
+if(HALAY_PYTHON_PACKAGE)
   install(DIRECTORY python/halay DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay/python
     PATTERN __pycache__ EXCLUDE)
 endif()

@@ -10,7 +10,7 @@ cd "$here" || exit 1
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 unset HALAY_PLUGIN_DIR HALAY_LIBRARY LD_LIBRARY_PATH PYTHONPATH CMAKE_PREFIX_PATH PKG_CONFIG_PATH MODULEPATH LOADEDMODULES _LMFILES_
 # shellcheck disable=SC2034
-version=$(sed -n 's/^project(halay VERSION \([0-9.]*\).*/\1/p' "$source/CMakeLists.txt")
+version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' "$source/python/halay/_version.py")
 
 fail() {
     echo "FAILED: $*" >&2

@@ -3,9 +3,10 @@
 
 from pathlib import Path
 
+import numpy as np
+
 import halay
 import halay.arrays as hvd
-import numpy as np
 from halay._core import library_path
 
 hvd.init()

@@ -35,7 +35,7 @@ class Halay(CMakePackage):
             self.define_from_variant("HALAY_PMIX", "pmix"),
             self.define_from_variant("HALAY_UCX", "ucx"),
             self.define_from_variant("HALAY_VERBS", "verbs"),
-            self.define_from_variant("HALAY_PYTHON", "python"),
+            self.define_from_variant("HALAY_PYTHON_PACKAGE", "python"),
         ]
 
     def setup_run_environment(self, env):
