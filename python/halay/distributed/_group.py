@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import sys
 from collections.abc import Sequence
 from functools import partial, wraps
 from typing import Any, Callable, Optional
@@ -582,19 +581,15 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
 
 
 def _outermost(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """What torch calls. torch.compile does not look into it, as not into those of C++; to say so
-    takes an import of a second, which only programs that compile have made. A profiler sees it."""
-    disabled: Callable[..., Any] | None = None
+    """What torch calls: outside of its graphs. A profiler sees it."""
+    outside = _tensors.outside_graph(method)
 
     @wraps(method)
     def call(*args: Any, **options: Any) -> Any:
-        nonlocal disabled
-        if disabled is None and "torch._dynamo" in sys.modules:
-            disabled = torch.compiler.disable(method)  # type: ignore[no-untyped-call]
         if not torch._C._autograd._profiler_enabled():
-            return (disabled or method)(*args, **options)
+            return outside(*args, **options)
         with torch.profiler.record_function(f"halay:{name}"):
-            return (disabled or method)(*args, **options)
+            return outside(*args, **options)
 
     return call
 
