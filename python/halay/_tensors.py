@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable
+import functools
+import sys
+from typing import Any, Callable, TypeVar
 
 import torch
 
@@ -35,6 +37,23 @@ _EMPTY = ffi.new("char[]", 16)
 _EMPTY_ON: dict[torch.device, torch.Tensor] = {}
 
 DEVICES = ("cpu", "cuda")
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def outside_graph(function: _Function) -> _Function:
+    """A function into which torch.compile does not look, as not into those of C++. To say so takes
+    an import of a second, which only programs that compile have made."""
+    disabled: Callable[..., Any] | None = None
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        nonlocal disabled
+        if disabled is None and "torch._dynamo" in sys.modules:
+            disabled = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
+        return (disabled or function)(*args, **options)
+
+    return call  # type: ignore[return-value]
 
 
 def address(tensor: torch.Tensor) -> Any:

@@ -201,8 +201,9 @@ def test_wrong_arguments(alone):
 
 
 def test_average_is_the_old_spelling(alone):
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning) as told:
         assert alone.allreduce(torch.ones(1), average=False).item() == 1
+    assert told[0].filename == __file__
 
 
 def test_names(alone):

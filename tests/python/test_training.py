@@ -240,6 +240,43 @@ def rank_compiled():
     check_near(results[1], results[0], 1e-6)
 
 
+def rank_in_a_graph():
+    """Collectives in a program that is compiled: outside of its graphs, with gradients."""
+    size, rank = hvd.size(), hvd.rank()
+    ones = torch.ones(2, requires_grad=True)
+
+    def program(x):
+        twice = hvd.allreduce(2 * x, op=hvd.Sum)
+        handle = hvd.allgather_async(x.detach() + rank)
+        return (twice * twice).sum(), hvd.synchronize(handle) + 1
+
+    for run in (program, torch.compile(program, backend="aot_eager")):
+        ones.grad = None
+        loss, gathered = run(ones)
+        loss.backward()
+        assert loss.item() == 2 * (2 * size) ** 2
+        assert ones.grad.tolist() == [2 * (2 * size) * 2 * size] * 2
+        assert gathered.tolist() == [2.0 + r for r in range(size) for _ in range(2)]
+    results = []
+    for compiled in (False, True):
+        model = torch.nn.Sequential(torch.nn.Linear(4, 3), hvd.SyncBatchNorm(3))
+        torch.nn.init.ones_(model[0].weight)
+        torch.nn.init.zeros_(model[0].bias)
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer = hvd.DistributedOptimizer(inner, model.named_parameters())
+
+        def step(x, model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            (model(x) ** 3).sum().backward()
+            optimizer.step()
+
+        run = torch.compile(step, backend="aot_eager") if compiled else step
+        for i in range(3):
+            run(torch.arange(20.0).reshape(5, 4) * (rank + 1 + i))
+        results.append([*(p.detach() for p in model.parameters()), model[1].running_mean])
+    check_near(results[1], results[0], 1e-6)
+
+
 def embedding_loss(table, step, rank):
     rows = torch.randint(0, 10, (6,), generator=torch.Generator().manual_seed(10 * step + rank))
     return (table(rows[: 6 if rank == 0 or step != 2 else 0]) ** 2).sum()
@@ -295,6 +332,7 @@ def rank_training():
         gc.collect()
     rank_retained_graph()
     rank_compiled()
+    rank_in_a_graph()
     rank_sparse_gradients()
     rank_superseded()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import sys
 from collections.abc import Sequence
 from functools import partial, wraps
 from typing import Any, Callable, Optional
@@ -438,7 +437,14 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         )
 
     def allgather_coalesced(self, outputs: Any, inputs: Tensors, opts: Any = None) -> HalayWork:
-        calls = [partial(self.allgather, [o], [i]) for o, i in zip(outputs, inputs)]
+        """outputs: for each rank a list like that of its inputs."""
+        if len(outputs) != self.size() or any(len(row) != len(inputs) for row in outputs):
+            raise ValueError(
+                f"halay all_gather_coalesced: needs a list of {len(inputs)} tensors, as many as go "
+                f"in, for each of {self.size()} ranks"
+            )
+        of_each = [list(column) for column in zip(*outputs)]
+        calls = [partial(self.allgather, [o], [i]) for o, i in zip(of_each, inputs)]
         return self._coalesced(inputs, calls)
 
     def gather(self, outputs: Any, inputs: Tensors, opts: Any = None) -> HalayWork:
@@ -582,19 +588,15 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
 
 
 def _outermost(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """What torch calls. torch.compile does not look into it, as not into those of C++; to say so
-    takes an import of a second, which only programs that compile have made. A profiler sees it."""
-    disabled: Callable[..., Any] | None = None
+    """What torch calls: outside of its graphs. A profiler sees it."""
+    outside = _tensors.outside_graph(method)
 
     @wraps(method)
     def call(*args: Any, **options: Any) -> Any:
-        nonlocal disabled
-        if disabled is None and "torch._dynamo" in sys.modules:
-            disabled = torch.compiler.disable(method)  # type: ignore[no-untyped-call]
         if not torch._C._autograd._profiler_enabled():
-            return (disabled or method)(*args, **options)
+            return outside(*args, **options)
         with torch.profiler.record_function(f"halay:{name}"):
-            return (disabled or method)(*args, **options)
+            return outside(*args, **options)
 
     return call
 

@@ -338,6 +338,7 @@ def submit_group(
     )
 
 
+@_tensors.outside_graph
 def poll(handle: int) -> bool:
     """Whether synchronize(handle) would return at once. Never blocks.
 
@@ -346,6 +347,7 @@ def poll(handle: int) -> bool:
     return _session.session().poll(handle)
 
 
+@_tensors.outside_graph
 def synchronize(handle: int) -> Any:
     """Waits for a handle, once, and returns its result or raises its error."""
     return _session.session().wait(handle)

@@ -14,6 +14,7 @@ import torch
 from .. import _session
 from .._process_sets import ProcessSet, members_of
 from .._reductions import Adasum
+from .._tensors import outside_graph
 from .compression import Compressor
 from .ops import allreduce_async_
 
@@ -45,6 +46,7 @@ class Delta(torch.optim.Optimizer):
         raise AssertionError("skip_synchronize() is not supported with op=hvd.Adasum")
         yield
 
+    @outside_graph
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Does what the user's optimizer does, and adds Adasum of all ranks' changes instead."""
         moved = [(name, p) for name, p in self._names if p.requires_grad]

@@ -12,6 +12,7 @@ from .. import _session
 from .._core import lib
 from .._process_sets import ProcessSet, global_process_set, members_of
 from .._reductions import Adasum, Average, Sum, choose_op
+from .._tensors import outside_graph
 from ..errors import InvalidArgument
 from ._submit import (
     Reduction,
@@ -101,6 +102,7 @@ def _alltoall(
     return out, received
 
 
+@outside_graph
 def alltoall_async(
     tensor: torch.Tensor,
     splits: Splits = None,
@@ -114,6 +116,7 @@ def alltoall_async(
     return _session.session().join([handle], lambda found: found[0][0])
 
 
+@outside_graph
 def alltoall(
     tensor: torch.Tensor,
     splits: Splits = None,
@@ -222,6 +225,7 @@ def _scattered(
     return [back(result, context) for result, (_, context) in zip(results, pairs)]
 
 
+@outside_graph
 def reducescatter_async(
     tensor: torch.Tensor,
     name: str | None = None,
@@ -235,6 +239,7 @@ def reducescatter_async(
     return _submit_scatter(tensor, name, how, "reducescatter")
 
 
+@outside_graph
 def reducescatter(
     tensor: torch.Tensor,
     name: str | None = None,
@@ -250,6 +255,7 @@ def reducescatter(
     return result
 
 
+@outside_graph
 def grouped_reducescatter_async(
     tensors: Sequence[torch.Tensor],
     name: str | None = None,
@@ -263,6 +269,7 @@ def grouped_reducescatter_async(
     return _submit_group_scatter(list(tensors), name, how)
 
 
+@outside_graph
 def grouped_reducescatter(
     tensors: Sequence[torch.Tensor],
     name: str | None = None,

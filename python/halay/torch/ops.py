@@ -18,6 +18,7 @@ from .. import _session
 from .._objects import barrier
 from .._process_sets import ProcessSet, global_process_set, members_of
 from .._reductions import Adasum, Average, Max, Min, Product, Sum, choose_op
+from .._tensors import outside_graph
 from ._at_once import allreduce_at_once
 from ._submit import (
     Reduction,
@@ -101,6 +102,7 @@ def _reduced(
     return [synchronize(submit_allreduce(tensors[0], None, name, how))]
 
 
+@outside_graph
 def allreduce_async(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -111,10 +113,11 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts a reduction over all ranks into a new tensor. Returns a handle."""
-    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    how = Reduction(choose_op(op, average, 4), prescale_factor, postscale_factor, process_set)
     return submit_allreduce(tensor, None, name, how)
 
 
+@outside_graph
 def allreduce(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -130,7 +133,7 @@ def allreduce(
     op: Average (the default), Sum, Adasum, Min, Max or Product. The scale factors multiply before
     and after the sum.
     """
-    chosen = choose_op(op, average)
+    chosen = choose_op(op, average, 4)
     if compression is Compression.none:
         found = allreduce_at_once(
             tensor, False, name, chosen, prescale_factor, postscale_factor, process_set
@@ -145,6 +148,7 @@ def allreduce(
     return whole
 
 
+@outside_graph
 def allreduce_async_(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -155,10 +159,11 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """As allreduce_async(), in place."""
-    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    how = Reduction(choose_op(op, average, 4), prescale_factor, postscale_factor, process_set)
     return submit_allreduce(tensor, tensor, name, how)
 
 
+@outside_graph
 def allreduce_(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -169,7 +174,7 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """As allreduce(), in place. Returns `tensor`."""
-    chosen = choose_op(op, average)
+    chosen = choose_op(op, average, 4)
     found = allreduce_at_once(
         tensor, True, name, chosen, prescale_factor, postscale_factor, process_set
     )
@@ -180,6 +185,7 @@ def allreduce_(
     return result
 
 
+@outside_graph
 def grouped_allreduce_async(
     tensors: Sequence[torch.Tensor],
     average: bool | None = None,
@@ -190,10 +196,11 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts the reductions of several tensors. One handle; its result is the list of theirs."""
-    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    how = Reduction(choose_op(op, average, 4), prescale_factor, postscale_factor, process_set)
     return _group_allreduce(_as_list(tensors, "grouped_allreduce"), name, how, in_place=False)
 
 
+@outside_graph
 def grouped_allreduce(
     tensors: Sequence[torch.Tensor],
     average: bool | None = None,
@@ -205,12 +212,13 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """allreduce() of each tensor; the i-th of all ranks belong together."""
-    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    how = Reduction(choose_op(op, average, 4), prescale_factor, postscale_factor, process_set)
     pairs = [compression.compress(t) for t in _as_list(tensors, "grouped_allreduce")]
     reduced = _reduced([compressed for compressed, _ in pairs], name, how, grouped=True)
     return [compression.decompress(r, context) for r, (_, context) in zip(reduced, pairs)]
 
 
+@outside_graph
 def grouped_allreduce_async_(
     tensors: Sequence[torch.Tensor],
     average: bool | None = None,
@@ -221,10 +229,11 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """As grouped_allreduce_async(), in place."""
-    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    how = Reduction(choose_op(op, average, 4), prescale_factor, postscale_factor, process_set)
     return _group_allreduce(_as_list(tensors, "grouped_allreduce"), name, how, in_place=True)
 
 
+@outside_graph
 def grouped_allreduce_(
     tensors: Sequence[torch.Tensor],
     average: bool | None = None,
@@ -235,13 +244,14 @@ def grouped_allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """As grouped_allreduce(), in place. Returns the tensors."""
-    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    how = Reduction(choose_op(op, average, 4), prescale_factor, postscale_factor, process_set)
     results: list[torch.Tensor] = synchronize(
         _group_allreduce(_as_list(tensors, "grouped_allreduce"), name, how, in_place=True)
     )
     return results
 
 
+@outside_graph
 def sparse_allreduce_async(
     tensor: torch.Tensor,
     name: str | None,
@@ -329,6 +339,7 @@ class _Allgather(torch.autograd.Function):
         return (None, None, None, *own)
 
 
+@outside_graph
 def allgather_async(
     tensor: torch.Tensor,
     name: str | None = None,
@@ -338,6 +349,7 @@ def allgather_async(
     return _gather(tensor, name, process_set)
 
 
+@outside_graph
 def allgather(
     tensor: torch.Tensor,
     name: str | None = None,
@@ -352,6 +364,7 @@ def allgather(
     return result
 
 
+@outside_graph
 def grouped_allgather_async(
     tensors: Sequence[torch.Tensor],
     name: str | None = None,
@@ -362,6 +375,7 @@ def grouped_allgather_async(
     return _session.session().join([handle], lambda found: [out for out, _ in found[0]])
 
 
+@outside_graph
 def grouped_allgather(
     tensors: Sequence[torch.Tensor],
     name: str | None = None,
@@ -392,6 +406,7 @@ class _Broadcast(torch.autograd.Function):
         return (mean if at_root else torch.zeros_like(mean)), None, None, None
 
 
+@outside_graph
 def broadcast_async(
     tensor: torch.Tensor,
     root_rank: int,
@@ -402,6 +417,7 @@ def broadcast_async(
     return submit_broadcast(tensor, None, root_rank, name, process_set)
 
 
+@outside_graph
 def broadcast(
     tensor: torch.Tensor,
     root_rank: int,
@@ -417,6 +433,7 @@ def broadcast(
     return result
 
 
+@outside_graph
 def broadcast_async_(
     tensor: torch.Tensor,
     root_rank: int,
@@ -427,6 +444,7 @@ def broadcast_async_(
     return submit_broadcast(tensor, tensor, root_rank, name, process_set)
 
 
+@outside_graph
 def broadcast_(
     tensor: torch.Tensor,
     root_rank: int,
@@ -440,6 +458,7 @@ def broadcast_(
     return result
 
 
+@outside_graph
 def join(device: int = -1) -> int:
     """Says that this rank has no more data, waits for all to say so, and returns the last to.
 

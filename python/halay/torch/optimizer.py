@@ -24,6 +24,7 @@ import torch
 from .. import _session
 from .._process_sets import ProcessSet, global_process_set, members_of
 from .._reductions import Adasum, Average, Sum, choose_op
+from .._tensors import outside_graph
 from ._submit import synchronize
 from .compression import Compression, Compressor
 from .delta import Delta
@@ -87,6 +88,7 @@ class _Gradient:
             # A hook lives as long as its parameter; it must not keep a dropped optimizer alive.
             weak = weakref.ref(self)
 
+            @outside_graph
             def submit(_: torch.Tensor) -> None:
                 alive = weak()
                 if alive is not None and not alive.superseded:
@@ -266,6 +268,7 @@ class _Distributed(torch.optim.Optimizer):
         _check_passes(passes)
         self._reducer.set_passes(passes)
 
+    @outside_graph
     def synchronize(self) -> None:
         """Waits until all gradients are reduced, so that they can be clipped or looked at.
 
@@ -283,6 +286,7 @@ class _Distributed(torch.optim.Optimizer):
         finally:
             self._should_synchronize = True
 
+    @outside_graph
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Reduces the gradients, then does what the user's optimizer does."""
         wrapped = closure
@@ -292,7 +296,7 @@ class _Distributed(torch.optim.Optimizer):
                     # Programs filter the warning by how it begins.
                     "optimizer.step() called without optimizer.skip_synchronize() after "
                     "optimizer.synchronize(): the gradients are reduced again",
-                    stacklevel=2,
+                    stacklevel=3,
                 )
             if closure is None or self._reducer.outstanding():
                 self.synchronize()
@@ -312,6 +316,7 @@ class _Distributed(torch.optim.Optimizer):
 
         return run
 
+    @outside_graph
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         if self._reducer.outstanding():
             raise AssertionError(

@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from .._basics import size
 from .._reductions import Sum
+from .._tensors import outside_graph
 from .ops import allgather, allreduce
 
 _numbers = itertools.count()
@@ -122,6 +123,11 @@ class SyncBatchNorm(_BatchNorm):
                 0.0,
                 self.eps,
             )
+        return self._of_batches(input)
+
+    @outside_graph
+    def _of_batches(self, input: torch.Tensor) -> torch.Tensor:
+        """By the mean and variance of all ranks' batches."""
         tracked = self.training and self.running_mean is not None
         share = self._momentum_now() if tracked else 0.0
         if size() == 1:
