@@ -239,7 +239,7 @@ static int keep_by_srun(struct handover *h)
     if (!o->output)
         return 0;
     const int digits = hly_output_digits(h->place->nranks, 0);
-    if (!o->dry_run && hly_output_folders(o->output, h->place->nranks, 0))
+    if (!o->dry_run && hly_output_folders(o->output, h->place->nranks, digits))
         return -1;
     add(&h->command, "--output=%s/rank.%%%dt/stdout", o->output, digits);
     add(&h->command, "--error=%s/rank.%%%dt/stderr", o->output, digits);
@@ -448,20 +448,24 @@ static char *make_rank_file(const struct hly_hosts *hosts)
     return NULL;
 }
 
-/* One file for all ranks. */
+/* Files of each rank, or lines with ranks. */
 static int keep_by_jsrun(struct handover *h)
 {
     const struct hly_options *o = h->options;
     if (o->timestamp)
         hly_note("--prefix-timestamp: jsrun gives lines no time: they have the rank alone");
+    if (o->prefix || o->output) {
+        add(&h->command, "--stdio_mode");
+        add(&h->command, o->output ? "individual" : "prepended");
+    }
     if (!o->output)
         return 0;
-    if (!o->dry_run && hly_output_folders(o->output, 0, 0))
+    if (!o->dry_run && hly_output_folders(o->output, h->place->nranks, 1))
         return -1;
     add(&h->command, "--stdio_stdout");
-    add(&h->command, "%s/stdout", o->output);
+    add(&h->command, "%s/rank.%%t/stdout", o->output);
     add(&h->command, "--stdio_stderr");
-    add(&h->command, "%s/stderr", o->output);
+    add(&h->command, "%s/rank.%%t/stderr", o->output);
     return 0;
 }
 
@@ -481,10 +485,6 @@ static int add_jsrun(struct handover *h)
     add(c, "%s", path);
     add(c, "-X"); /* the first rank that fails ends the job */
     add(c, "1");
-    if (h->options->prefix) {
-        add(c, "--stdio_mode");
-        add(c, "prepended");
-    }
     return keep_by_jsrun(h);
 }
 
