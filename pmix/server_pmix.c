@@ -10,11 +10,14 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <pmix.h>
 #include <pmix_server.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,12 +250,30 @@ static void server_destroy(halay_launch_t *server)
     free(server);
 }
 
+/* Without one libpmix prints a page of its own, and gives up. */
+static bool has_address(void)
+{
+    struct ifaddrs *all;
+    bool found = false;
+    if (getifaddrs(&all))
+        return true;
+    for (const struct ifaddrs *one = all; one && !found; one = one->ifa_next)
+        found = (one->ifa_flags & IFF_UP) && one->ifa_addr && one->ifa_addr->sa_family == AF_INET;
+    freeifaddrs(all);
+    return found;
+}
+
 static int launch_start(const halay_launch_params_t *params, halay_launch_t **out)
 {
     if (!params || params->size < sizeof *params || params->nranks < 1 ||
         params->nranks > RANKS_MAX || !params->job || strlen(params->job) > 200)
         return HALAY_EINVAL;
     int idle = 0;
+    if (!has_address()) {
+        say(params, "no PMIx server for programs that need one (MPI): no network interface of this "
+                    "machine has an IPv4 address, loopback neither (ip link set lo up)");
+        return HALAY_EUNSUPPORTED;
+    }
     if (!atomic_compare_exchange_strong(&running, &idle, 1)) {
         say(params, "a PMIx server runs in this process already");
         return HALAY_ESTATE;

@@ -15,6 +15,12 @@ run "$HALAYRUN" -np 2 bash own.sh "$JOB_RANK"
 expect 1 "a rank without any network but its own"
 says err "^halayrun: rank 1 (pid [0-9]* on .*) is in a container with a network of its own.*--network=host.*HALAY_INTERFACE"
 within 5000
+# A machine without any address, not even loopback: the ranks meet, and one line says what there is not.
+run unshare -n "$HALAYRUN" -np 2 "$JOB_RANK"
+expect 0 "no network at all"
+says out "^rank 1 of 2, meet (halayrun), shm$"
+says err "^halayrun: no PMIx server for programs that need one (MPI): .*(ip link set lo up)$"
+[ "$(grep -vc '^halay error \[rank . on .*\]: a request was waited for' err)" = 1 ] || fail "more than one line"
 # A server of PMIx is not reached either.
 run env HALAY_START_DEADLINE=20 "$HALAYRUN" -np 2 bash -c 'unset HALAY_MEET && exec bash own.sh "$@"' bash "$JOB_RANK"
 expect 1 "a rank that does not reach PMIx"

@@ -51,6 +51,11 @@ in_place "${two[@]}" -- --hostfile hosts p
 expect 0 "ten thousand hosts"
 seq -f 'node%05.0f' 10000 | sed 'p;p;p' | cmp - ranks || fail "not four ranks on each host"
 [ "$(cat bytes)" -lt 500 ] || fail "srun's command line has $(cat bytes) bytes"
+printf '#!/bin/bash\n[ "$1" = --version ] && echo "mpirun (Open MPI) 4.1.4" && exit\necho "${#*}" >bytes\nwhile [ "$1" != --hostfile ]; do shift; done\n/usr/bin/cat "$2" >ranks\n' >bin/mpirun
+in_place -- --hostfile hosts p
+expect 0 "ten thousand hosts for mpirun"
+cmp hosts ranks || fail "other hosts than named"
+[ "$(cat bytes)" -lt 500 ] || fail "mpirun's command line has $(cat bytes) bytes"
 
 # The rank file is there for jsrun and its helpers, and nowhere else.
 printf '#!/bin/bash\necho "$@" >argv\n(/usr/bin/cat "$2" >ranks)\n' >bin/jsrun

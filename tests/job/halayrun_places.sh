@@ -120,7 +120,7 @@ cpu_index_using: logical
 $(rank 0 n2 0 2)
 $(rank 1 n2 2 4)
 END" "${sum[@]}" "${d[@]}" -l -H n2:4 -np 2 p
-prints "jsrun --erf_input /dev/fd/9 -X 1 --stdio_stdout o/stdout --stdio_stderr o/stderr p 9<<'END'
+prints "jsrun --erf_input /dev/fd/9 -X 1 --stdio_mode individual --stdio_stdout o/rank.%t/stdout --stdio_stderr o/rank.%t/stderr p 9<<'END'
 overlapping_rs: allow
 cpu_index_using: logical
 

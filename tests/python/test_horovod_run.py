@@ -285,11 +285,17 @@ def test_elastic_options(monkeypatch):
         command.run_elastic(command.parse_args(["-np", "1", "true"]))
     arguments = launch.Arguments()  # as programs fill them in themselves
     arguments.num_proc, arguments.hosts, arguments.command = 3, "a:2,b:2", ["p"]
-    arguments.mpi_args, arguments.fusion_threshold_mb = "-x", 1
+    arguments.mpi_args, arguments.fusion_threshold_mb, arguments.nics = "-x", 1, {"eth0"}
+    arguments.use_mpi, arguments.verbose = False, 2
     launch.launch(arguments)
     words, env = calls.pop()
-    assert words == ["-H", "a:2,b:2", "--horovod", "-np", "3", "p"]
-    assert env["HOROVOD_FUSION_THRESHOLD"] == "1048576"
+    assert words == ["-H", "a:2,b:2", "--horovod", "-np", "3", "-v", "p"]
+    assert env["HOROVOD_FUSION_THRESHOLD"] == "1048576" and env["HOROVOD_GLOO_IFACE"] == "eth0"
+    arguments.nics = []
+    launch.launch(arguments)
+    assert "HOROVOD_GLOO_IFACE" not in calls.pop()[1]
+    with pytest.raises(ValueError, match="neither a function nor a command"):
+        launch.launch(launch.Arguments())
 
 
 def test_no_halayrun(monkeypatch, tmp_path):

@@ -273,7 +273,7 @@ def test_values_reach_the_ranks(becomes, capsys):
         "HOROVOD_CONTROLLER": "mpi",
     }
     err = capsys.readouterr().err
-    assert err.count("\n") == 1 and "eth0,eth1: a rank listens at one interface, eth0" in err
+    assert err.count("\n") == 1 and "eth0,eth1: a rank listens at one, eth0" in err
 
 
 def test_other_hosts_and_how_they_are_reached(becomes, monkeypatch):

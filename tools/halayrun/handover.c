@@ -27,7 +27,7 @@
 
 extern char **environ;
 
-enum { PRINTED_FD = 9, FILE_BYTES = 64 };
+enum { PRINTED_FD = 9, FILE_BYTES = 64, LIST_BYTES = 65536 };
 
 struct words {
     char **list; /* NULL-terminated */
@@ -40,7 +40,7 @@ struct handover {
     const struct hly_options *options;
     struct words command;
     struct words set, unset; /* of the environment */
-    char *ranks;             /* the rank file of jsrun, or the hosts by rank for srun, else NULL */
+    char *ranks;             /* a file for it: jsrun's of ranks, hosts of the others; NULL: none */
 };
 
 /* ------------------------------------------------------------------ words */
@@ -239,7 +239,7 @@ static int keep_by_srun(struct handover *h)
     if (!o->output)
         return 0;
     const int digits = hly_output_digits(h->place->nranks, 0);
-    if (!o->dry_run && hly_output_folders(o->output, h->place->nranks, 0))
+    if (!o->dry_run && hly_output_folders(o->output, h->place->nranks, digits))
         return -1;
     add(&h->command, "--output=%s/rank.%%%dt/stdout", o->output, digits);
     add(&h->command, "--error=%s/rank.%%%dt/stderr", o->output, digits);
@@ -281,25 +281,47 @@ static int is_set(const char *one, const char *other)
     return getenv(one) || getenv(other);
 }
 
-/* "a:2,b:2"; all slots that the user named, as many as there are ranks of an allocation's. */
-static void add_host_list(struct handover *h)
+/* All slots that the user named, as many as there are ranks of an allocation's: "a:2,b:2", or as a
+ * file of hosts. NULL: no memory. */
+static char *list_hosts(const struct hly_place *place, int as_file)
 {
-    const struct hly_hosts *hosts = &h->place->hosts;
+    const struct hly_hosts *hosts = &place->hosts;
     char *text = NULL;
     size_t bytes;
     const char *comma = "";
     FILE *file = open_memstream(&text, &bytes);
     for (int i = 0; file && i < hosts->n; i++) {
         const struct hly_host *host = &hosts->list[i];
-        int slots = h->place->named ? host->slots : host->ranks;
-        if (slots)
+        const int slots = place->named ? host->slots : host->ranks;
+        if (slots && as_file)
+            fprintf(file, "%s slots=%d\n", host->name, slots);
+        else if (slots)
             fprintf(file, "%s%s:%d", comma, host->name, slots), comma = ",";
     }
-    if (!file || fclose(file))
-        h->command.failed = 1;
-    else
-        add(&h->command, "%s", text);
+    if (file && !fclose(file))
+        return text;
     free(text);
+    return NULL;
+}
+
+/* An argument of 128 KiB is too long for the kernel. 0, or -1, said. */
+static int add_hosts(struct handover *h)
+{
+    char path[FILE_BYTES];
+    int status = 0;
+    char *text = list_hosts(h->place, 0);
+    if (text && strlen(text) < LIST_BYTES) {
+        add(&h->command, "-H");
+        add(&h->command, "%s", text);
+    } else if (text && (h->ranks = list_hosts(h->place, 1))) {
+        status = open_file(h, path);
+        add(&h->command, "--hostfile");
+        add(&h->command, "%s", path);
+    } else {
+        h->command.failed = 1;
+    }
+    free(text);
+    return status;
 }
 
 /*
@@ -364,7 +386,7 @@ static void mark_by_mpirun(struct handover *h)
     add(&h->command, "%s", o->output);
 }
 
-static void add_mpirun(struct handover *h)
+static int add_mpirun(struct handover *h)
 {
     struct words *c = &h->command;
     use_blaunch(h);
@@ -375,8 +397,8 @@ static void add_mpirun(struct handover *h)
     add(c, "-n");
     add(c, "%d", h->place->nranks);
     if (h->place->hosts.n) {
-        add(c, "-H");
-        add_host_list(h);
+        if (add_hosts(h))
+            return -1;
         add_prefix(h);
     } else if (!h->place->nodes) { /* it would count processors, and refuse to have more ranks */
         add(c, "-H");
@@ -396,6 +418,7 @@ static void add_mpirun(struct handover *h)
     else
         mark_by_mpirun(h);
     pass_environment(h);
+    return 0;
 }
 
 /* ------------------------------------------------------------------ jsrun */
@@ -448,20 +471,24 @@ static char *make_rank_file(const struct hly_hosts *hosts)
     return NULL;
 }
 
-/* One file for all ranks. */
+/* Files of each rank, or lines with ranks. */
 static int keep_by_jsrun(struct handover *h)
 {
     const struct hly_options *o = h->options;
     if (o->timestamp)
         hly_note("--prefix-timestamp: jsrun gives lines no time: they have the rank alone");
+    if (o->prefix || o->output) {
+        add(&h->command, "--stdio_mode");
+        add(&h->command, o->output ? "individual" : "prepended");
+    }
     if (!o->output)
         return 0;
-    if (!o->dry_run && hly_output_folders(o->output, 0, 0))
+    if (!o->dry_run && hly_output_folders(o->output, h->place->nranks, 1))
         return -1;
     add(&h->command, "--stdio_stdout");
-    add(&h->command, "%s/stdout", o->output);
+    add(&h->command, "%s/rank.%%t/stdout", o->output);
     add(&h->command, "--stdio_stderr");
-    add(&h->command, "%s/stderr", o->output);
+    add(&h->command, "%s/rank.%%t/stderr", o->output);
     return 0;
 }
 
@@ -481,10 +508,6 @@ static int add_jsrun(struct handover *h)
     add(c, "%s", path);
     add(c, "-X"); /* the first rank that fails ends the job */
     add(c, "1");
-    if (h->options->prefix) {
-        add(c, "--stdio_mode");
-        add(c, "prepended");
-    }
     return keep_by_jsrun(h);
 }
 
@@ -519,9 +542,9 @@ static int make_command(struct handover *h)
     }
     if (launcher == HLY_LOCAL)
         add_local(h);
-    else if (launcher == HLY_MPIRUN || launcher == HLY_PRTERUN)
-        add_mpirun(h);
-    else if (launcher == HLY_SRUN ? add_srun(h) : add_jsrun(h))
+    else if (launcher == HLY_SRUN    ? add_srun(h)
+             : launcher == HLY_JSRUN ? add_jsrun(h)
+                                     : add_mpirun(h))
         return -1;
     for (char **word = h->options->command; *word; word++)
         add(c, "%s", *word);

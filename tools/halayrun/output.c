@@ -97,13 +97,13 @@ int hly_output_digits(int nranks, int first)
     return snprintf(NULL, 0, "%d", first + nranks - 1);
 }
 
-int hly_output_folders(const char *folder, int nranks, int first)
+int hly_output_folders(const char *folder, int nranks, int digits)
 {
     char path[PATH_MAX];
     if (make_folder(folder))
         return -1;
-    for (int r = first; r < first + nranks; r++) {
-        snprintf(path, sizeof path, "%s/rank.%0*d", folder, hly_output_digits(nranks, first), r);
+    for (int r = 0; r < nranks; r++) {
+        snprintf(path, sizeof path, "%s/rank.%0*d", folder, digits, r);
         if (make_folder(path))
             return -1;
     }

@@ -14,9 +14,10 @@ enum hly_marks { HLY_MARK_NONE, HLY_MARK_RANK, HLY_MARK_TIME };
 struct hly_output *hly_output_create(int nranks, int first, enum hly_marks marks);
 void hly_output_destroy(struct hly_output *output); /* takes NULL */
 
-/* Makes FOLDER/rank.N for each of these ranks, N with as many digits as the last one has. 0 or -1,
- * said. */
-int hly_output_folders(const char *folder, int nranks, int first);
+/* Makes FOLDER/rank.N for so many ranks from 0 on, N with so many digits at least. 0 or -1, said.
+ */
+int hly_output_folders(const char *folder, int nranks, int digits);
+/* That the last of these ranks has. */
 int hly_output_digits(int nranks, int first);
 
 /* What a rank that is started from now on prints goes to FOLDER/rank.N/stdout and stderr, too, as

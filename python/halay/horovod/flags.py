@@ -8,7 +8,7 @@ what is done anyway, or has no effect for a reason, which is said in one line wh
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 
 from . import settings
@@ -96,6 +96,10 @@ def _inverse(value: Any) -> str:
     return "0" if value else "1"
 
 
+def _first(names: Iterable[str]) -> str:
+    return next(iter(names))
+
+
 def _mebibytes(value: int) -> str:
     return str(value * 1024 * 1024)
 
@@ -125,9 +129,9 @@ FLAGS: list[Flag] = [
          "all ranks", "START_TIMEOUT", _POSITIVE, metavar="S"),
     Flag(("--network-interfaces",), "nics", VARIABLE, "the interface at which ranks listen for "
          "other hosts: the first, for a rank listens at one", "GLOO_IFACE", _names,
-         put=lambda names: str(names[0]), metavar="NAMES"),
+         put=_first, metavar="NAMES"),
     Flag(("--network-interface",), "nics", VARIABLE, "the same; again for more", "GLOO_IFACE",
-         _names, put=lambda names: str(names[0]), metavar="NAME"),
+         _names, put=_first, metavar="NAME"),
     Flag(("--output-filename",), "output_filename", STARTER, "what ranks print goes to "
          "FOLDER/rank.N/stdout and stderr, too", "--output-filename", _text, metavar="FOLDER"),
     Flag(("--verbose",), "verbose", STARTER, "says what is started and how it ended", "-v"),
@@ -244,7 +248,7 @@ def given(values: Mapping[str, Any]) -> list[tuple[Flag, Any]]:
         value = values.get(flag.dest)
         if flag.take is None:
             value = value if value is flag.switch else None
-        if value is not None:
+        if value is not None and value != [] and value != set():
             found.setdefault(flag.dest, (flag, value))
     return list(found.values())
 
@@ -258,7 +262,7 @@ def notes(values: Mapping[str, Any]) -> list[str]:
             said.append(f"{flag.names[-1]} has no effect: {text}")
         elif flag.dest == "nics" and len(value) > 1:
             said.append(
-                f"{flag.names[-1]} {','.join(value)}: a rank listens at one interface, {value[0]}; "
+                f"{flag.names[-1]} {','.join(value)}: a rank listens at one, {_first(value)}; "
                 "of RDMA ports it uses all that are nearest (HALAY_VERBS)"
             )
     return said
