@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The wheel of a release, in an empty environment: any user's, with no compiler, and without what is the node's (PMIx,
-# UCX, verbs). An allreduce is less than 60 s away. Needs $BUILD, and $PYTHON, which has torch.
+# UCX, verbs). An allreduce is less than 60 s away. Needs $BUILD, and $PYTHON, which has torch
+# (.venv's).
 # shellcheck source-path=SCRIPTDIR source=../job/lib.sh
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/job/lib.sh"
+PYTHON=${PYTHON:-$root/.venv/bin/python}
 [ -z "${SANITIZE:-}" ] || { echo "skipped: a wheel is not built with sanitizers" && exit 77; }
 unset "${!HALAY_@}" "${!PMIX_@}" LD_LIBRARY_PATH PYTHONPATH PIP_REQUIRE_VIRTUALENV
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1 TORCH_DEVICE_BACKEND_AUTOLOAD=0

@@ -76,8 +76,14 @@ static int set_up(struct hly_spawner *spawner, struct hly_job *job,
     spawner->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     job->signal_fd = set_up_signals(spawner);
     if (!spawner->base || spawner->null_fd < 0 || job->signal_fd < 0 ||
-        prctl(PR_SET_CHILD_SUBREAPER, 1) || getrlimit(RLIMIT_NOFILE, &spawner->files)) {
+        getrlimit(RLIMIT_NOFILE, &spawner->files)) {
         hly_note("cannot prepare: %s", strerror(errno));
+        return -1;
+    }
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1)) {
+        hly_note("this system cannot hand the ranks' orphans to halayrun (prctl, "
+                 "PR_SET_CHILD_SUBREAPER): %s; is it emulated?",
+                 strerror(errno));
         return -1;
     }
     if (spawner->files.rlim_max < FILES_LEAST) { /* libpmix would end this process */
