@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The documentation site builds without a warning, all links lead somewhere, a damaged page is found, and
-# the commands of the pages exist; those that say so are run, with build/ and .venv/.
-#   tests/packages/site.sh [--browser]      --browser: the search is tried in a Chromium, too
+# the commands of the pages exist; those that say so are run, with BUILD (build/) and PYTHON (.venv/bin/python).
+#   tests/packages/site.sh [--browser]      --browser: the search is tried in a Chromium. PACKAGES_LONG=1: if there is one
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -46,9 +46,10 @@ first() {
     got=$(grep -o '<li class="kind[^>]*><a href="[^"]*"' "$work/out" | sed -n '1s/.*href="\(.*\)"/\1/p')
     [ "${got%%\?*}" = "$2" ] || wrong "the search for $1 finds first: $got"
 }
-if [ "${1:-}" = --browser ]; then
-    browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
-        wrong "there is no Chromium (Debian: chromium)"
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+if [ "${1:-}" = --browser ] && [ -z "$browser" ]; then
+    wrong "there is no Chromium (Debian: chromium)"
+elif [ "${1:-}${PACKAGES_LONG:-}" ] && [ "$browser" ]; then
     first hang docs/hang.html
     first fusion docs/tensor-fusion.html
     first docker docs/containers.html
@@ -60,5 +61,5 @@ fi
 
 "$python" tests/packages/commands.py --selftest
 "$python" tests/packages/commands.py
-"$python" tests/packages/commands.py --run build "${PYTHON:-.venv/bin/python}"
+"$python" tests/packages/commands.py --run "${BUILD:-build}" "${PYTHON:-.venv/bin/python}"
 echo "site.sh: the site is built, and its commands are right, after $SECONDS s"
