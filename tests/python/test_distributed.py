@@ -325,10 +325,14 @@ def rank_told():
     with torch.profiler.profile() as profile:
         dist.all_reduce(torch.ones(4))
     assert "halay:allreduce" in {event.key for event in profile.key_averages()}
-    outs = [[torch.zeros(n) for _ in range(dist.get_world_size())] for n in (2, 3)]
-    dist.all_gather_coalesced(outs, [torch.full((n,), 1.0 + dist.get_rank()) for n in (2, 3)])
-    for n, out in zip((2, 3), outs):
-        assert [t.tolist() for t in out] == [[1.0 + r] * n for r in range(len(out))]
+    shapes = (1, 2, 3, 4)
+    outs = [[torch.zeros(n) for n in shapes] for _ in range(dist.get_world_size())]
+    inputs = [torch.full((n,), 1.0 + dist.get_rank()) for n in shapes]
+    dist.all_gather_coalesced(outs, inputs)
+    for r, out in enumerate(outs):
+        assert [t.tolist() for t in out] == [[1.0 + r] * n for n in shapes]
+    with pytest.raises(ValueError, match="a list of 4 tensors, as many as go in, for each of"):
+        dist.all_gather_coalesced([list(of) for of in zip(*outs)], inputs)
 
 
 def rank_groups():

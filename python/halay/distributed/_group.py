@@ -437,7 +437,14 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         )
 
     def allgather_coalesced(self, outputs: Any, inputs: Tensors, opts: Any = None) -> HalayWork:
-        calls = [partial(self.allgather, [o], [i]) for o, i in zip(outputs, inputs)]
+        """outputs: for each rank a list like that of its inputs."""
+        if len(outputs) != self.size() or any(len(row) != len(inputs) for row in outputs):
+            raise ValueError(
+                f"halay all_gather_coalesced: needs a list of {len(inputs)} tensors, as many as go "
+                f"in, for each of {self.size()} ranks"
+            )
+        of_each = [list(column) for column in zip(*outputs)]
+        calls = [partial(self.allgather, [o], [i]) for o, i in zip(of_each, inputs)]
         return self._coalesced(inputs, calls)
 
     def gather(self, outputs: Any, inputs: Tensors, opts: Any = None) -> HalayWork:
