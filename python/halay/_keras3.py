@@ -140,6 +140,8 @@ def wrap(optimizer: Any, reducer: Any, steps: int, average: bool) -> Any:
     base = type(wrapped)
     layer = DistributedTape if keras.backend.backend() == "tensorflow" else Distributed
     wrapped.__class__ = type(base.__name__, (layer, base), {"__module__": _home(base)})
+    if steps > 1:  # one that applies in other steps does not meet it
+        reducer.name = f"{reducer.name}_of_{steps}"
     wrapped._halay = reducer
     wrapped._halay_share = 1 if average else steps
     return wrapped

@@ -332,7 +332,7 @@ def rank_told():
     for r, out in enumerate(outs):
         assert [t.tolist() for t in out] == [[1.0 + r] * n for n in shapes]
     with pytest.raises(ValueError, match="a list of 4 tensors, as many as go in, for each of"):
-        dist.all_gather_coalesced([*zip(*outs)], inputs)
+        dist.all_gather_coalesced([list(of) for of in zip(*outs)], inputs)
 
 
 def rank_groups():

@@ -28,11 +28,13 @@ enum {
     }
 
 #define HLY_ELASTIC_HELP                                                                           \
-    "  --min-np A           a process that fails is started again, and the job goes on with A "    \
+    "  --min-np A, --min-num-proc A\n"                                                             \
+    "                       a process that fails is started again, and the job goes on with A "    \
     "at\n"                                                                                         \
     "                       least; with this, --max-np or a script, ranks change (see the "        \
     "manual)\n"                                                                                    \
-    "  --max-np B           never more than B processes (-np if not given)\n"                      \
+    "  --max-np B, --max-num-proc B\n"                                                             \
+    "                       never more than B processes (-np if not given)\n"                      \
     "  --host-discovery-script COMMAND\n"                                                          \
     "                       asked each second how many there may be: lines of \"host[:slots]\"\n"  \
     "  --slots-per-host K   of a host in them that has no number (1)\n"                            \

@@ -35,10 +35,23 @@ def allreduce_tree(
     Each begins as soon as it is there; Halay puts small ones together. name: what stands before
     the place, once in a program; without it the second tree's names get a number.
     """
-    leaves, structure = _named(tree, name or "tree")
     scales = (prescale_factor, postscale_factor)
+    return reduce_tree(tree, name or "tree", name is None, op, scales, compression, process_set)
+
+
+def reduce_tree(
+    tree: Any,
+    name: str,
+    derived: bool,
+    op: int,
+    scales: tuple[float, float],
+    compression: type[Compressor],
+    process_set: ProcessSet,
+) -> Any:
+    """allreduce_tree(). derived: the name is not the program's, and may get a number."""
+    leaves, structure = _named(tree, name)
     out = [
-        reduce_leaf(leaf, own, name is None, op, scales, compression, process_set)
+        reduce_leaf(leaf, own, derived, op, scales, compression, process_set)
         for own, leaf in leaves
     ]
     return jax.tree_util.tree_unflatten(structure, out)

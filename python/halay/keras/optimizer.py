@@ -49,20 +49,27 @@ class Reducer:
         return found
 
     def _reduced(self, gradients: list[Any]) -> list[Any]:
-        how: dict[str, Any] = {
-            "op": self.op,
-            "prescale_factor": 1.0 / self.predivide,
-            "postscale_factor": self.predivide,
-            "process_set": self.process_set,
-        }
-        how["compression"] = self.compression
+        scales = (1.0 / self.predivide, self.predivide)
         if BACKEND == "jax":
-            return list(hvd.allreduce_tree(gradients, None, **how))
+            from ..jax.tree import reduce_tree
+
+            how = (self.op, scales, self.compression, self.process_set)
+            return list(reduce_tree(gradients, self.name, True, *how))
         if not gradients:
             return []
         # How many there are is in the name: another model's do not meet these.
         name = f"{self.name}.{len(gradients)}"
-        return list(hvd.grouped_allreduce(gradients, name=name, **how))
+        return list(
+            hvd.grouped_allreduce(
+                gradients,
+                name=name,
+                op=self.op,
+                prescale_factor=scales[0],
+                postscale_factor=scales[1],
+                compression=self.compression,
+                process_set=self.process_set,
+            )
+        )
 
 
 def DistributedOptimizer(

@@ -97,10 +97,14 @@ import halay.keras as hvd
 hvd.init()
 rank = hvd.rank()
 # Of the layers of the smaller model each has its like in the larger one, in the same place.
-layers = [keras.layers.Dense(4) for _ in range(2 + (rank == 1))]
+case = sys.argv[1] if rank == 1 else "alike"
+layers = [keras.layers.Dense(4) for _ in range(2 + (case == "layer"))]
 model = keras.Sequential([keras.Input((4,)), *layers])
 jit = keras.backend.backend() == "jax"
-model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(1e-3)), "mse", jit_compile=jit)
+optimizer = (keras.optimizers.Adam if case == "optimizer" else keras.optimizers.SGD)(1e-3)
+passes = 2 if case == "passes" else 1
+optimizer = hvd.DistributedOptimizer(optimizer, backward_passes_per_step=passes)
+model.compile(optimizer, "mse", jit_compile=jit)
 x = np.full((8, 4), rank + 1.0)
 try:
     model.fit(x, x, 8, verbose=0)
@@ -124,9 +128,18 @@ else:
 @pytest.mark.parametrize("nranks", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_models_that_differ_in_a_layer(backend, nranks):
     """Without the callback that compares them, no gradient meets one of another model."""
-    env = settings(backend, HALAY_DEADLINE="4")
-    _, text = halayrun(nranks, [sys.executable, "-c", OTHERS], env=env)
+    env = settings(backend, HALAY_DEADLINE="4", HALAY_START_DEADLINE="120")
+    _, text = halayrun(nranks, [sys.executable, "-c", OTHERS, "layer"], env=env)
     assert text.count(": told") == nranks and "not told" not in text, text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+@pytest.mark.parametrize("case", ["optimizer", "passes"])
+def test_optimizers_that_differ(backend, case):
+    env = settings(backend, HALAY_DEADLINE="4", HALAY_START_DEADLINE="120")
+    _, text = halayrun(3, [sys.executable, "-c", OTHERS, case], env=env)
+    assert text.count(": told") == 3 and "not told" not in text, text
 
 
 AGAIN = """

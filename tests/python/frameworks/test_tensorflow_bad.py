@@ -15,7 +15,7 @@ import pytest
 from conftest import halayrun
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
-DEADLINE = {"HALAY_DEADLINE": "3", **QUIET}
+DEADLINE = {"HALAY_DEADLINE": "3", "HALAY_START_DEADLINE": "120", **QUIET}
 
 
 def _import():
