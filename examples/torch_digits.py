@@ -8,6 +8,7 @@ of ranks, so more ranks each do less.
 
 import argparse
 import hashlib
+import os
 import time
 
 import torch
@@ -142,7 +143,7 @@ def main() -> None:
         train,
         batch_size=args.batch_size // hvd.size(),
         sampler=sampler,
-        num_workers=2,
+        num_workers=min(2, len(os.sched_getaffinity(0))),  # halayrun gives a rank its share
         persistent_workers=True,
     )
     model = Net()
