@@ -44,14 +44,24 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def outside_graph(function: _Function) -> _Function:
     """A function into which torch.compile does not look, as not into those of C++. To say so takes
     an import of a second, which only programs that compile have made."""
+    if not hasattr(torch, "compiler") or not hasattr(torch.compiler, "is_compiling"):
+        return function  # older than 2.1
+    if "torch._dynamo" in sys.modules:
+        now: _Function = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
+        return now
     disabled: Callable[..., Any] | None = None
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         nonlocal disabled
-        if disabled is None and "torch._dynamo" in sys.modules:
-            disabled = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
-        return (disabled or function)(*args, **options)
+        if disabled is not None:
+            return disabled(*args, **options)
+        if "torch._dynamo" not in sys.modules:
+            return function(*args, **options)
+        made: Callable[..., Any] = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
+        if not torch.compiler.is_compiling():  # code that is traced keeps nothing
+            disabled = made
+        return made(*args, **options)
 
     return call  # type: ignore[return-value]
 
