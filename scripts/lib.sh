@@ -9,6 +9,7 @@ venv=$root/.venv
 python=$venv/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
+version_of() { sed -n 's/^__version__ = "\(.*\)"/\1/p' "$1/python/halay/_version.py"; }
 say() { printf '%s: %s\n' "${0##*/}" "$*"; }
 die() {
     printf '%s: %s\n' "${0##*/}" "$1" >&2

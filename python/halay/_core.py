@@ -65,7 +65,7 @@ def _load() -> tuple[Any, str]:
     raise ImportError(
         f"Halay's C library {SONAME} could not be loaded. Looked at:\n"
         + "\n".join(tried)
-        + "\nBuild it (cmake -G Ninja -B build && ninja -C build), or set HALAY_LIBRARY to the "
+        + "\nBuild it (cmake --preset release && ninja -C build), or set HALAY_LIBRARY to the "
         "full path of libhalay.so.0."
     )
 

@@ -2,7 +2,7 @@
 /*
  * halay_spank.c - a SPANK plug-in: a site's defaults for Halay, and `srun --halay-doctor`.
  *
- *   optional halay-spank.so doctor=/opt/halay/bin/halay-doctor HALAY_TRANSPORT=verbs
+ *   optional halay-spank.so doctor=/opt/halay/bin/halay-doctor HALAY_INTERFACE=ib0
  * (plugstack.conf)
  *
  * Each NAME=VALUE goes into the environment of a job that does not set it itself. With
@@ -12,20 +12,19 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <slurm/spank.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 SPANK_PLUGIN(halay, 1)
 
-enum { DOCTOR_S = 60, VARIABLES = 4096 };
+enum { DOCTOR_S = 60, LOOKS = 20 /* a second */, VARIABLES = 4096 };
 
 static const char doctor_is[] = "doctor=";
 static bool wanted;
@@ -93,18 +92,19 @@ static void keep_out_of_job(char **all, char *kept[VARIABLES])
     kept[n] = NULL;
 }
 
-/* Until the child has ended; it is killed when its time is over. */
+/* Until the child has ended; it is killed when its time is over. Kernels before 5.3 have no pidfd.
+ */
 static int wait_for(pid_t child, const char *path)
 {
+    const struct timespec between = {.tv_nsec = 1000000000 / LOOKS};
     int status = 0;
-    int fd = (int)syscall(SYS_pidfd_open, child, 0);
-    struct pollfd ended = {.fd = fd, .events = POLLIN};
-    if (fd >= 0 && poll(&ended, 1, DOCTOR_S * 1000) == 0) {
-        slurm_error("halay: %s has not ended after %d s, and is killed", path, DOCTOR_S);
-        kill(child, SIGKILL);
+    for (int i = 0; i < DOCTOR_S * LOOKS; i++) {
+        if (waitpid(child, &status, WNOHANG))
+            return status;
+        nanosleep(&between, NULL);
     }
-    if (fd >= 0)
-        close(fd);
+    slurm_error("halay: %s has not ended after %d s, and is killed", path, DOCTOR_S);
+    kill(child, SIGKILL);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         continue;
     return status;
@@ -130,7 +130,8 @@ int slurm_spank_task_init(spank_t spank, int argc, char *argv[])
         int null = open("/dev/null", O_RDONLY);
         dup2(null, 0);
         dup2(2, 1);
-        execvpe(path, (char *[]){(char *)path, (char *)"--brief", NULL}, kept);
+        environ = kept; /* the job's PATH, too */
+        execvp(path, (char *[]){(char *)path, (char *)"--brief", NULL});
         _exit(127);
     }
     int status = wait_for(child, path);

@@ -26,7 +26,10 @@ mount -t tmpfs tmpfs "$here/over"
 mkdir "$here/over/"{up,work,root}
 mount -t overlay overlay -o lowerdir=/,upperdir="$here/over/up",workdir="$here/over/work" "$here/over/root"
 for one in dev proc sys tmp; do mount --rbind /\$one "$here/over/root/\$one"; done
-[ ! -e /root ] || mount --rbind /root "$here/over/root/root"
+for one in "$source" "$(cd "$(dirname "$PYTHON")/.." && pwd)" "$("$PYTHON" -c 'import sys; print(sys.base_prefix)')"; do # may be other file systems
+    mkdir -p "$here/over/root\$one"
+    mount --rbind "\$one" "$here/over/root\$one"
+done
 exec chroot "$here/over/root" bash -e -c '
     dpkg -i "$deb" >/dev/null
     . "$source/tests/packages/lib.sh"

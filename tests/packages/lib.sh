@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# What the tests of packages share. Needs $BUILD, a finished build, and $PYTHON, one that has cffi and NumPy.
+# What the tests of packages share. Needs $BUILD, a finished build, and $PYTHON, one that has cffi.
 # A test runs in a folder of its own.
 set -u
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -17,9 +17,9 @@ fail() {
     exit 1
 }
 
-# sums LAUNCHER [TREE]: two ranks under this launcher add up an array; all that they use lies in TREE.
+# sums LAUNCHER TREE: two ranks under this launcher add up an array; all that they use lies in TREE.
 sums() {
     local said
-    said=$("$1" -np 2 "$PYTHON" "$source/tests/packages/sum.py" 2>&1) || fail "$1: $said"
-    [ "$(grep -o "rank [01] of 2: \[3\. 3\. 3\.\] $2/" <<<"$said" | sort -u | wc -l)" = 2 ] || fail "$1 with what lies in $2: $said"
+    said=$("$1" -np 2 "$PYTHON" "$source/tests/packages/arrays.py" 2>&1) || fail "$1: $said"
+    [ "$(grep -o "rank [01] of 2: $2/[^ ,]*, package $2/" <<<"$said" | sort -u | wc -l)" = 2 ] || fail "$1 with what lies in $2: $said"
 }

@@ -7,12 +7,14 @@
 
 for recipe in "$source"/packaging/{spack/packages/halay/package.py,easybuild/*.eb}; do
     "$PYTHON" -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$recipe" || fail "$recipe is no Python"
-    grep -q "$version" "$recipe" || fail "$recipe is of another version than $version"
+    grep -qF "$version" "$recipe" || fail "$recipe is of another version than $version"
     grep -o 'HALAY_[A-Z_]*' "$recipe" | sort -u >options
     while read -r option; do
         grep -q "^$option:BOOL=" "$BUILD/CMakeCache.txt" || fail "$recipe names $option, which is no option"
     done <options
 done
+
+grep -qx "version: $version" "$source/CITATION.cff" || fail "CITATION.cff is of another version than $version"
 
 cmake --install "$BUILD" --prefix "$here/one" --strip >/dev/null || fail "cmake --install"
 cp -r "$here/one" "$here/two"

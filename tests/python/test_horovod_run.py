@@ -301,6 +301,6 @@ def test_elastic_options(monkeypatch):
 def test_no_halayrun(monkeypatch, tmp_path):
     monkeypatch.delenv("HALAYRUN")
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(launch, "__file__", str(tmp_path / "a/b/c/launch.py"))
+    monkeypatch.setattr(launch._programs, "find", lambda name: None)
     with pytest.raises(FileNotFoundError, match="HALAYRUN"):
         launch.find_halayrun()

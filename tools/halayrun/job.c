@@ -152,7 +152,8 @@ static void read_server(struct hly_job *job)
 
 static const char *remedy(int error)
 {
-    return error == EMFILE   ? ": each rank takes four; raise the limit on open files (ulimit -n)"
+    return error == EMFILE ? ": each rank takes four, six with --output-filename; raise the limit "
+                             "on open files (ulimit -n)"
            : error == EAGAIN ? ": raise the limit on processes (ulimit -u)"
                              : "";
 }

@@ -2,10 +2,10 @@
 /*
  * output.c - line-wise copying.
  *
- * Invariant: halayrun never waits in a write, or it could not pass on signals while the reader of
+ * Invariant: halayrun never waits for a reader, or it could not pass on signals while the reader of
  * its output is stopped. A sink holds at most PIPE_BUF bytes and is written only when poll says it
  * can take them; a stream is read only when it holds no complete line. So a slow reader slows the
- * ranks, as without halayrun.
+ * ranks, as without halayrun. The files of --output-filename are written at once.
  */
 #define _GNU_SOURCE
 #include "output.h"
@@ -129,7 +129,8 @@ static int open_files(struct hly_output *o, int rank)
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/rank.%0*d/%s", o->folder, digits, o->first + rank,
                  i ? "stderr" : "stdout");
-        const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+        const int fd =
+            open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
         if (fd < 0)
             return cannot(path, errno == EMFILE ? "; raise the limit (ulimit -n)" : "");
         o->streams[2 * rank + i].file = fd;
@@ -146,7 +147,9 @@ static void keep(struct hly_output *o, struct stream *s, const char *data, size_
             continue;
         if (n < 0) {
             if (!o->lost)
-                hly_note("--output-filename: what rank %d prints is not kept from here on: %s",
+                hly_note("--output-filename: what rank %d prints is not kept from here on, and "
+                         "perhaps not "
+                         "that of others: %s",
                          s->rank, strerror(errno));
             o->lost = 1;
             close(s->file);

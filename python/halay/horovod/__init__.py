@@ -15,7 +15,9 @@ import sys
 
 SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim")
 
-__all__ = ["SHIM", "install", "wanted"]
+RELEASE = "0.28.1"  # of Horovod, whose interface this is
+
+__all__ = ["RELEASE", "SHIM", "install", "wanted"]
 
 
 def wanted() -> bool:

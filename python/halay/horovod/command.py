@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
-from . import config, flags, probes
+from . import RELEASE, config, flags, probes
 from .launch import Arguments, environment, find_halayrun, is_elastic, launch, words_of
 
 NAME = "horovodrun"
-RELEASE = "0.28.1"  # of the interface
 _FRAMEWORKS = {
     "TensorFlow": "tensorflow",
     "PyTorch": "torch",
@@ -78,10 +77,9 @@ def parser() -> argparse.ArgumentParser:
             version = f"{RELEASE} (Halay {__version__})"
             made.add_argument(*flag.names, action="version", version=version, help=flag.text)
             continue
-        group: Any = made
         if flag.alone and flag.alone not in alone:
             alone[flag.alone] = made.add_mutually_exclusive_group()
-        _add(alone.get(flag.alone, group), flag)
+        _add(alone.get(flag.alone, made), flag)
     made.add_argument("command", nargs=argparse.REMAINDER, help="the program and its arguments")
     return made
 

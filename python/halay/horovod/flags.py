@@ -79,12 +79,12 @@ def _names(text: str) -> list[str]:
     return names
 
 
-_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL")
+LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL")
 
 
 def _level(text: str) -> str:
-    if text not in _LEVELS:
-        raise ValueError(f"must be one of {', '.join(_LEVELS)}, not {text!r}")
+    if text not in LOG_LEVELS:
+        raise ValueError(f"must be one of {', '.join(LOG_LEVELS)}, not {text!r}")
     return text
 
 

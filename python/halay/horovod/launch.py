@@ -97,8 +97,7 @@ def find_halayrun() -> str:
     found = _programs.find("halayrun") or shutil.which("halayrun")
     if found is None:
         raise FileNotFoundError(
-            "horovod.run() needs halayrun, which is not on PATH: add its folder, or set HALAYRUN "
-            "to its full path"
+            "halayrun is not on PATH: add its folder, or set HALAYRUN to its full path"
         )
     return found
 

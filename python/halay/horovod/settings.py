@@ -2,7 +2,7 @@
 """What each HOROVOD_* variable does under Halay.
 
 A setting is used (it is put into Halay's own, unless that is set too), read by the package itself,
-without effect for a reason, or not there yet. What a user sets that is not used is reported once a
+or without effect for a reason. What a user sets that is not used is reported once a
 process, on rank 0: a job that asks for something and does not get it should know.
 """
 
@@ -14,8 +14,8 @@ import sys
 from collections.abc import MutableMapping
 from typing import Callable, NamedTuple
 
-START_S = 30  # how long init() waits, in Horovod and in Halay
-USED, READ, NONE, LATER, BUILD = "used", "read", "no effect", "not yet", "build"
+START_S = 30  # how long Horovod's init() waits
+USED, READ, NONE, BUILD = "used", "read", "no effect", "build"
 
 
 class Setting(NamedTuple):
@@ -220,8 +220,6 @@ def apply(env: MutableMapping[str, str] | None = None) -> list[str]:
             continue
         elif setting.kind == NONE:
             note = f"{variable} has no effect: {setting.text}"
-        elif setting.kind == LATER:
-            note = f"{variable} has no effect: Halay does not have this yet: {setting.text}"
         if note is not None:
             notes.append(note)
     if float(_put.get("HALAY_DEADLINE", START_S)) < START_S and _START not in env:

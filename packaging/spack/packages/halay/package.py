@@ -24,7 +24,7 @@ class Halay(CMakePackage):
     depends_on("cmake@3.25:", type="build")
     depends_on("pandoc", type="build", when="+man")
     depends_on("pmix@4:", when="+pmix")
-    depends_on("ucx@1.13:", when="+ucx")
+    depends_on("ucx@1.12:", when="+ucx")
     depends_on("rdma-core", when="+verbs")
     depends_on("python@3.9:", type="run", when="+python")
     depends_on("py-cffi@1.15:", type="run", when="+python")

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Halay under Horovod's name (see halay.horovod)."""
 
-from halay.horovod import absent, identity
+from halay.horovod import RELEASE, absent, identity
 
 from .runner import run
 
-# Of the release whose interface this is; Halay's own is halay.__version__.
-__version__ = "0.28.1"
+__version__ = RELEASE
 
 __all__ = ["__version__", "run"]
 

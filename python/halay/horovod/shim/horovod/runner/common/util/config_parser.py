@@ -8,7 +8,7 @@ from collections.abc import MutableMapping
 
 from halay.horovod import flags, settings
 
-LOG_LEVELS = ["TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL"]
+LOG_LEVELS = list(flags.LOG_LEVELS)
 # HOROVOD_TIMELINE = "HOROVOD_TIMELINE" and so on: programs import them to set variables.
 globals().update({f"HOROVOD_{name}": f"HOROVOD_{name}" for name in settings.SETTINGS})
 

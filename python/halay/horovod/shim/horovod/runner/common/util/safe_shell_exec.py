@@ -56,7 +56,9 @@ def execute(
     streams = ((process.stdout, stdout or sys.stdout, "stdout"),
                (process.stderr, stderr or sys.stderr, "stderr"))  # fmt: skip
     threads = [
-        threading.Thread(target=_copy, args=(*stream, index, prefix_output_with_timestamp))
+        threading.Thread(
+            target=_copy, args=(*stream, index, prefix_output_with_timestamp), daemon=True
+        )
         for stream in streams
     ]
     for thread in threads:
@@ -72,6 +74,6 @@ def execute(
     finally:
         _end(process)  # its children, too
         for thread in threads:
-            thread.join()
+            thread.join(GRACEFUL_TERMINATION_TIME_S)  # who has left the group may hold the pipe
     status = process.returncode
     return status if status >= 0 else 128 - status
