@@ -124,7 +124,7 @@ need_torch() { has_torch || skip "$python has not all that the example needs: $(
 
 # Waits, at most 10 s, until a command succeeds.
 until_true() {
-    local tries=200
+    local tries=${TRIES:-200}
     while [ $((tries--)) -gt 0 ]; do
         "$@" >/dev/null 2>&1 && return 0
         sleep 0.05
