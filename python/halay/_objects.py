@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import Any
 
 from . import _session
@@ -109,6 +110,16 @@ def allgather_object(
     )
     result: list[Any] = of.wait(handle)
     return result
+
+
+def warn_of_no_variables() -> None:
+    """For broadcast_variables(), whose caller is warned."""
+    warnings.warn(
+        "broadcast_variables: there are none; a model has its variables once it is built: "
+        "call it, or model.build(), before",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,12 +68,7 @@ def broadcast_variables(
 ) -> None:
     """Gives all ranks' variables the values that root_rank's have."""
     if not variables:
-        warnings.warn(
-            "broadcast_variables: there are none; a model has its variables once it is built: "
-            "call it, or model.build(), before",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        _objects.warn_of_no_variables()
     values = [numpy_of(variable) for variable in variables]
     for variable, value in zip(
         variables, broadcast_values(values, root_rank, "variables", process_set)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any, Callable
 
@@ -27,12 +26,7 @@ def broadcast_variables(
     """
     listed = list(variables)
     if not listed:
-        warnings.warn(
-            "broadcast_variables: there are none; a model has its variables once it is built: "
-            "call it, or model.build(), before",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        _objects.warn_of_no_variables()
     if tf.executing_eagerly():
         if listed:
             broadcast_(listed, root_rank, process_set=process_set)
