@@ -19,6 +19,8 @@
 #define NOTICE_DEFAULT_NS   1000000000ull
 #define NOTICE_MAX_S        1e6
 #define FUSION_MAX          (UINT64_C(1) << 40) /* as src/training/greet.c has it */
+#define TUNE_STEPS_MAX      128                 /* as src/training/search.h has it */
+#define TUNE_WARMUP_MAX     1000000
 
 /* *ns stays as it is where the variable is not set. */
 static int read_seconds(const char *variable, uint64_t *ns, char *error, size_t error_bytes)
@@ -138,6 +140,23 @@ static int read_number(const char *variable, uint64_t least, uint64_t most, char
     return HALAY_EINVAL;
 }
 
+static int check_autotune(char *error, size_t error_bytes)
+{
+    const char *text = getenv("HALAY_AUTOTUNE");
+    bool ignored;
+    int rc = text && !strcmp(text, "again")
+                 ? HALAY_OK
+                 : read_switch("HALAY_AUTOTUNE", false, &ignored, error, error_bytes);
+    if (rc)
+        snprintf(error, error_bytes,
+                 "HALAY_AUTOTUNE is '%s'; it takes 1, 0 (the default), or again: what is kept is "
+                 "not used",
+                 text);
+    if (!rc)
+        rc = read_number("HALAY_AUTOTUNE_STEPS", 1, TUNE_STEPS_MAX, error, error_bytes);
+    return rc ? rc : read_number("HALAY_AUTOTUNE_WARMUP", 0, TUNE_WARMUP_MAX, error, error_bytes);
+}
+
 /* What is read where it is used (by a trainer, or before there is a context) is checked here, so
  * that a program is told whether it uses it or not. */
 static int check_others(char *error, size_t error_bytes)
@@ -146,6 +165,10 @@ static int check_others(char *error, size_t error_bytes)
     int rc = read_switch("HALAY_BATCH_COPIES", true, &ignored, error, error_bytes);
     if (!rc)
         rc = read_number("HALAY_FUSION", 0, FUSION_MAX, error, error_bytes);
+    if (!rc)
+        rc = read_number("HALAY_GROUP_BYTES", 0, FUSION_MAX, error, error_bytes);
+    if (!rc)
+        rc = check_autotune(error, error_bytes);
     return rc ? rc : read_number("HALAY_PROCESSORS", 1, INT_MAX, error, error_bytes);
 }
 

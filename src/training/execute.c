@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer.h"
+#include "tune.h"
 
 void hlt_trainer_verdict(const halay_comm_t *comm, int code, char *text, size_t bytes)
 {
@@ -461,6 +461,28 @@ static int vote_end(halay_trainer_t *trainer, struct hlt_call *call)
     return 1;
 }
 
+/* ------------------------------------------------------------------ autotuning */
+
+void hlt_tune_start(halay_trainer_t *trainer)
+{
+    size_t nwords;
+    double *words = hlt_tune_words(trainer, &nwords);
+    struct hlt_call *call = call_take(trainer, HLT_CALL_TUNE);
+    call->start_ns = hlt_trainer_now_ns();
+    int rc = halay_iallreduce(HALAY_IN_PLACE, words, nwords, HALAY_FLOAT64, HALAY_MAX,
+                              trainer->data, &call->request);
+    trainer->voting = !rc;
+    if (rc)
+        call_fail(trainer, rc);
+}
+
+static int tune_end(halay_trainer_t *trainer)
+{
+    voting_end(trainer);
+    hlt_tune_agreed(trainer);
+    return 1;
+}
+
 /* ------------------------------------------------------------------ what comes next */
 
 void hlt_group_start(halay_trainer_t *trainer, struct hlt_group *group, uint64_t sequence,
@@ -559,7 +581,7 @@ void hlt_fresh_fuse(halay_trainer_t *trainer)
         size_t left = first->says.count, bytes = halay_type_bytes(first->type);
         first->fusion = 0;
         hlt_tensor_list_push(&trainer->ready, first);
-        if (!hlt_fuse_takes(trainer, &first->says))
+        if (!hlt_fuse_takes(trainer, &first->says, trainer->buffer_bytes))
             continue;
         left = trainer->buffer_bytes / bytes - left;
         for (struct hlt_tensor *t = trainer->fresh.head; t; t = next) {
@@ -588,9 +610,10 @@ static void call_error(halay_trainer_t *trainer, struct hlt_call *call, int code
 {
     char text[HLT_TEXT_BYTES];
     call_drop(trainer, call, code, text);
-    if (call->kind == HLT_CALL_VOTE || call->kind == HLT_CALL_EXCHANGE)
+    if (call->kind == HLT_CALL_VOTE || call->kind == HLT_CALL_EXCHANGE ||
+        call->kind == HLT_CALL_TUNE)
         voting_end(trainer);
-    if (call->group)
+    if (call->group || call->kind == HLT_CALL_TUNE)
         hlt_trainer_break(trainer, code, text);
 }
 
@@ -617,6 +640,8 @@ static int call_test(halay_trainer_t *trainer, struct hlt_call *call)
         return vote_end(trainer, call);
     case HLT_CALL_EXCHANGE:
         return exchange_end(trainer, call);
+    case HLT_CALL_TUNE:
+        return tune_end(trainer);
     default:
         return direct_end(trainer, call);
     }

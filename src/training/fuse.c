@@ -57,14 +57,14 @@ static int shows_void(halay_op_t op, halay_type_t type)
     }
 }
 
-int hlt_fuse_takes(const halay_trainer_t *trainer, const struct hlt_announcement *says)
+int hlt_fuse_takes(const halay_trainer_t *trainer, const struct hlt_announcement *says, size_t most)
 {
     halay_type_t type = hlt_announcement_type(says);
     halay_op_t op = hlt_announcement_op(says);
     size_t bytes = halay_type_bytes(type), marks = hlt_fuse_marks(trainer, type) * bytes;
     if (hlt_announcement_kind(says) != HLT_KIND_ALLREDUCE || !shows_void(op, type))
         return 0;
-    return marks <= trainer->buffer_bytes && says->count <= trainer->buffer_bytes / bytes;
+    return marks <= most && says->count <= most / bytes;
 }
 
 int hlt_fuse_alike(const struct hlt_announcement *a, const struct hlt_announcement *b)

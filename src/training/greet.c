@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * greet.c - what ranks tell each other once, when the trainer is made: where they are, for the
- * texts of errors, HALAY_FUSION, of which the least counts for all, and what time it is on their
- * nodes.
+ * texts of errors, the settings of fusion and autotuning, of which the least counts for all, and
+ * what time it is on their nodes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,14 +13,58 @@
 #define FUSION_BYTES   (UINT64_C(64) << 20)
 #define FUSION_MAX     (UINT64_C(1) << 40)
 #define GROUP_BYTES    (UINT64_C(64) << 10) /* for each rank; more leaves the caches */
+#define UNSET          UINT64_MAX
 #define CLOCK_BARRIERS 8
+#define TUNE_STEPS     10 /* as Horovod's: 3 samples of 10 steps before the first that counts */
+#define TUNE_WARMUP    3
 #define WORDS          (sizeof(struct hlt_greeting) / sizeof(uint64_t))
 
-/* HALAY_FUSION in bytes; 0: nothing is fused. halay_init has checked it. */
-static uint64_t fusion_bytes(void)
+/* A variable's number; halay_init has checked it. */
+static uint64_t number(const char *variable, uint64_t otherwise)
 {
-    const char *text = getenv("HALAY_FUSION");
-    return text && *text ? strtoull(text, NULL, 10) : FUSION_BYTES;
+    const char *text = getenv(variable);
+    return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static void greeting_fill(struct hlt_greeting *own)
+{
+    const char *autotune = getenv("HALAY_AUTOTUNE");
+    const int on = autotune && *autotune && strcmp(autotune, "0") != 0;
+    own->fusion_bytes = number("HALAY_FUSION", FUSION_BYTES);
+    own->group_bytes = number("HALAY_GROUP_BYTES", UNSET);
+    own->tune_steps = on ? number("HALAY_AUTOTUNE_STEPS", TUNE_STEPS) : 0;
+    own->tune_warmup_steps = own->tune_steps * number("HALAY_AUTOTUNE_WARMUP", TUNE_WARMUP);
+    own->tune_reads = !on || strcmp(autotune, "again") != 0;
+}
+
+static void settings_take(halay_trainer_t *trainer, const halay_topology_t *topology)
+{
+    struct hlt_greeting least = trainer->greetings[0];
+    for (int r = 1; r < trainer->nranks; r++) {
+        const struct hlt_greeting *g = &trainer->greetings[r];
+        least.fusion_bytes =
+            g->fusion_bytes < least.fusion_bytes ? g->fusion_bytes : least.fusion_bytes;
+        least.group_bytes = g->group_bytes < least.group_bytes ? g->group_bytes : least.group_bytes;
+        least.tune_steps = g->tune_steps < least.tune_steps ? g->tune_steps : least.tune_steps;
+        least.tune_warmup_steps = g->tune_warmup_steps < least.tune_warmup_steps
+                                      ? g->tune_warmup_steps
+                                      : least.tune_warmup_steps;
+        least.tune_reads &= g->tune_reads;
+    }
+    const uint64_t caches = GROUP_BYTES * (uint64_t)trainer->nranks;
+    const uint64_t most =
+        (least.fusion_bytes < FUSION_MAX ? least.fusion_bytes : FUSION_MAX) / HLT_BUFFERS;
+    const uint64_t wanted = least.group_bytes == UNSET ? caches : least.group_bytes;
+    const uint64_t where[] = {(uint64_t)trainer->nranks, (uint64_t)topology->nnodes,
+                              hlt_tensor_hash(topology->transport)};
+    trainer->buffer_bytes = (size_t)(wanted < most ? wanted : most);
+    if (least.group_bytes == UNSET && most) /* else there is nothing to tune */
+        trainer->autotune = (struct hlt_autotune){
+            .most_bytes = (size_t)most,
+            .steps = (uint32_t)least.tune_steps,
+            .warmup_steps = (uint32_t)least.tune_warmup_steps,
+            .again = !least.tune_reads,
+            .key = hlt_hash_words(0, where, sizeof(where) / sizeof(where[0]))};
 }
 
 /*
@@ -61,7 +105,7 @@ int hlt_trainer_greet(halay_trainer_t *trainer)
 {
     halay_topology_t topology = {.size = sizeof(topology)};
     struct hlt_greeting *own = &trainer->greetings[trainer->rank];
-    own->fusion_bytes = fusion_bytes();
+    greeting_fill(own);
     if (!halay_context_topology(trainer->context, &topology))
         snprintf(own->host, sizeof(own->host), "%.55s", topology.host);
     int rc =
@@ -70,13 +114,6 @@ int hlt_trainer_greet(halay_trainer_t *trainer)
         return rc;
     for (int r = 0; r < trainer->nranks; r++) /* whatever they said */
         trainer->greetings[r].host[sizeof(own->host) - 1] = 0;
-    uint64_t least = FUSION_MAX;
-    for (int r = 0; r < trainer->nranks; r++)
-        if (trainer->greetings[r].fusion_bytes < least)
-            least = trainer->greetings[r].fusion_bytes;
-    least /= HLT_BUFFERS;
-    if (least > GROUP_BYTES * (uint64_t)trainer->nranks)
-        least = GROUP_BYTES * (uint64_t)trainer->nranks;
-    trainer->buffer_bytes = (size_t)least;
+    settings_take(trainer, &topology);
     return clock_measure(trainer, &topology);
 }

@@ -423,7 +423,7 @@ static void block_write(halay_trainer_t *trainer)
     uint64_t now = hlt_trainer_now_ns();
     memset(block, 0, sizeof(*block));
     if (trainer->replay.programme) {
-        block->issued = trainer->replay.issued;
+        block->issued = hlt_replay_reached(trainer);
         trainer->replay.alarm_ns = now; /* any rank's round asks for this one too */
         return;
     }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer.h"
+#include "tune.h"
 
 #define SCORE_MAX     4
 #define VOID_COSTS    2
@@ -143,83 +143,118 @@ static struct hlt_item item_run(struct hlt_programme *programme, const struct hl
     return item_from(&item->says, item->run, item->series, number);
 }
 
-/* Adds an item to a programme, with its place there. */
-static int placed_add(struct hlt_programme *programme, const struct hlt_item *item)
+/* The tape's item as it stands in a programme of which it is the item with this number. */
+static struct hlt_item item_placed(struct hlt_programme *programme, const struct hlt_item *item,
+                                   size_t place)
 {
     struct hlt_item placed = *item;
+    placed.place = (uint32_t)place;
     if (item->series) {
         placed.number -= hlt_programme_share(programme, item->series)->base;
         placed.says.name = hlt_series_name(item->series, ~placed.number);
     }
-    return script_add(&programme->script, &placed);
+    return placed;
 }
 
 /* ------------------------------------------------------------------ groups */
 
-/* Sorts items [from, to), which are one run, into groups. */
+/* Sorts items [from, to), which are one run, into groups. The script has room for all. */
 struct sorter {
     struct hlt_programme *programme;
     const struct hlt_item *items;
     char *taken;
-    size_t from, to;
+    size_t from, to, most; /* most: bytes of a group */
 };
+
+static void sorter_take(struct sorter *sorter, struct hlt_group *group, size_t i)
+{
+    const int rc = script_add(&sorter->programme->script, &sorter->items[i]);
+    assert(!rc);
+    (void)rc;
+    sorter->taken[i] = 1;
+    group->count++;
+}
 
 /*
  * Adds what follows and fits. It stops at the first that does not fit: what is needed first goes
  * first.
  */
-static int fused_fill(const halay_trainer_t *trainer, struct sorter *sorter,
-                      struct hlt_group *group)
+static void fused_fill(struct sorter *sorter, struct hlt_group *group)
 {
     const struct hlt_announcement *first = &sorter->items[sorter->from].says;
-    size_t left = trainer->buffer_bytes / halay_type_bytes(hlt_announcement_type(first));
+    size_t left = sorter->most / halay_type_bytes(hlt_announcement_type(first));
     for (size_t i = sorter->from; i < sorter->to; i++) {
         const struct hlt_item *item = &sorter->items[i];
         if (sorter->taken[i] || !hlt_fuse_alike(first, &item->says))
             continue;
         if (item->says.count > left)
-            return 0;
+            return;
         left -= item->says.count;
-        if (placed_add(sorter->programme, item))
-            return HALAY_ENOMEM;
-        sorter->taken[i] = 1;
-        group->count++;
+        sorter_take(sorter, group, i);
     }
-    return 0;
 }
 
-static int voted_fill(const halay_trainer_t *trainer, struct sorter *sorter,
-                      struct hlt_group *group)
+static void voted_fill(const halay_trainer_t *trainer, struct sorter *sorter,
+                       struct hlt_group *group)
 {
     for (size_t i = sorter->from; i < sorter->to && group->count < HLT_VOTE_ITEMS; i++) {
         const struct hlt_item *item = &sorter->items[i];
-        if (sorter->taken[i] || hlt_fuse_takes(trainer, &item->says))
+        if (sorter->taken[i] || hlt_fuse_takes(trainer, &item->says, sorter->most))
             continue;
-        if (placed_add(sorter->programme, item))
-            return HALAY_ENOMEM;
-        sorter->taken[i] = 1;
         group->rows |= hlt_announcement_kind(&item->says) == HLT_KIND_ALLGATHER;
-        group->count++;
+        sorter_take(sorter, group, i);
     }
-    return 0;
 }
 
 /* Sorts one run. Groups stand in the order of their first items. */
-static int run_sort(const halay_trainer_t *trainer, struct sorter *sorter)
+static void run_sort(const halay_trainer_t *trainer, struct sorter *sorter)
 {
-    int rc = 0;
-    for (; sorter->from < sorter->to && !rc; sorter->from++) {
+    for (; sorter->from < sorter->to; sorter->from++) {
         struct hlt_programme *programme = sorter->programme;
         if (sorter->taken[sorter->from])
             continue;
         struct hlt_group *group = &programme->groups[programme->ngroups++];
-        group->first = (uint32_t)programme->script.count;
-        group->fused = hlt_fuse_takes(trainer, &sorter->items[sorter->from].says);
-        rc = group->fused ? fused_fill(trainer, sorter, group) : voted_fill(trainer, sorter, group);
-        assert(rc || group->count);
+        *group = (struct hlt_group){.first = (uint32_t)programme->script.count};
+        group->fused = hlt_fuse_takes(trainer, &sorter->items[sorter->from].says, sorter->most);
+        if (group->fused)
+            fused_fill(sorter, group);
+        else
+            voted_fill(trainer, sorter, group);
+        assert(group->count);
         for (size_t i = group->first; i < programme->script.count; i++)
             programme->script.items[i].group = (uint32_t)(programme->ngroups - 1);
     }
+}
+
+/* Fills the script with these items, which have their places, group by group. taken: zeros. */
+static void groups_fill(const halay_trainer_t *trainer, struct hlt_programme *programme,
+                        const struct hlt_item *items, char *taken, size_t count, size_t most)
+{
+    struct sorter sorter = {.programme = programme, .items = items, .taken = taken, .most = most};
+    script_clear(&programme->script);
+    programme->ngroups = 0;
+    while (sorter.to < count) {
+        while (sorter.to < count && items[sorter.to].run == items[sorter.from].run)
+            sorter.to++;
+        run_sort(trainer, &sorter);
+    }
+    assert(programme->script.count == count);
+}
+
+int hlt_programme_group(const halay_trainer_t *trainer, struct hlt_programme *programme,
+                        size_t most)
+{
+    const size_t count = programme->script.count;
+    struct hlt_item *items = malloc(count * sizeof(*items));
+    char *taken = calloc(count, 1);
+    if (items && taken) {
+        for (size_t i = 0; i < count; i++)
+            items[programme->script.items[i].place] = programme->script.items[i];
+        groups_fill(trainer, programme, items, taken, count, most);
+    }
+    const int rc = items && taken ? 0 : HALAY_ENOMEM;
+    free(items);
+    free(taken);
     return rc;
 }
 
@@ -239,6 +274,7 @@ static void programme_free(struct hlt_programme *programme)
 {
     if (!programme)
         return;
+    hlt_tune_free(programme);
     script_free(&programme->script);
     free(programme->groups);
     free(programme);
@@ -255,28 +291,26 @@ void hlt_programmes_free(halay_trainer_t *trainer)
 static int programme_make(const halay_trainer_t *trainer, size_t from, size_t count,
                           struct hlt_programme **out)
 {
-    const struct hlt_script *tape = &trainer->tape;
+    const struct hlt_item *tape = trainer->tape.items + from;
     struct hlt_programme *programme = calloc(1, sizeof(*programme));
+    struct hlt_item *placed = malloc(count * sizeof(*placed));
     char *taken = calloc(count, 1);
     int rc = HALAY_ENOMEM;
-    if (!programme || !taken || script_reserve(&programme->script, count) ||
+    if (!programme || !placed || !taken || script_reserve(&programme->script, count) ||
         !(programme->groups = calloc(count, sizeof(*programme->groups))))
         goto fail;
-    struct sorter sorter = {.programme = programme, .items = tape->items + from, .taken = taken};
-    rc = shares_read(programme, sorter.items, count) ? 0 : HALAY_EAGAIN;
-    while (sorter.to < count && !rc) {
-        while (sorter.to < count && sorter.items[sorter.to].run == sorter.items[sorter.from].run)
-            sorter.to++;
-        rc = run_sort(trainer, &sorter);
-        sorter.from = sorter.to;
-    }
+    rc = shares_read(programme, tape, count) ? 0 : HALAY_EAGAIN;
+    for (size_t i = 0; i < count && !rc; i++)
+        placed[i] = item_placed(programme, &tape[i], i);
+    if (!rc)
+        groups_fill(trainer, programme, placed, taken, count, trainer->buffer_bytes);
     for (size_t i = 0; i < programme->script.count; i++) {
         const struct hlt_announcement *says = &programme->script.items[i].says;
         programme->set += says_hash(says->name, says);
     }
-    assert(rc || programme->script.count == count);
 
 fail:
+    free(placed);
     free(taken);
     if (rc)
         programme_free(programme);
@@ -307,6 +341,8 @@ static void programme_keep(halay_trainer_t *trainer, struct hlt_programme *progr
     }
     if (trainer->avoid == *place)
         trainer->avoid = NULL;
+    if (*place && (*place)->set == programme->set)
+        hlt_tune_keep(trainer, programme, *place);
     programme_free(*place);
     *place = programme;
 }
@@ -568,25 +604,27 @@ void hlt_programme_void(halay_trainer_t *trainer)
 {
     const struct hlt_replay *replay = &trainer->replay;
     struct hlt_programme *programme = replay->programme;
-    uint64_t begin = replay->first_void - replay->first_void % programme->ngroups;
-    if (begin) { /* else the tape goes on from where the replay began */
+    const uint64_t cycles = hlt_replay_cycle(replay, replay->first_void);
+    uint64_t begin = replay->base + (cycles - replay->cycles) * programme->ngroups;
+    if (cycles) { /* else the tape goes on from where the replay began */
         tape_cut(trainer, 0);
         trainer->impure = 0;
     }
     for (uint64_t s = begin; s < replay->results; s++) {
-        const struct hlt_group *group = &programme->groups[s % programme->ngroups];
+        const struct hlt_group *group = hlt_replay_group(replay, s);
         if (s >= replay->first_void && !(replay->good_behind >> (s - replay->first_void) & 1))
             continue;
-        tape_run_again(trainer, programme, group, s / programme->ngroups);
+        tape_run_again(trainer, programme, group, hlt_replay_cycle(replay, s));
         trainer->impure = 1;
     }
-    shares_end(trainer, programme, begin / programme->ngroups);
+    shares_end(trainer, programme, cycles);
     hlt_period_forget(trainer);
     trainer->switching = replay->first_void == begin && !replay->good_behind;
     if (trainer->switching)
         trainer->avoid = programme;
     programme->score = programme->score > VOID_COSTS ? programme->score - VOID_COSTS : 0;
-    periodic_void(trainer, programme, begin / programme->ngroups);
+    periodic_void(trainer, programme, cycles);
+    hlt_tune_void(trainer, programme);
     trainer->counters.voids++;
     if (++trainer->failures >= 2) {
         int shift = trainer->failures - 2;

@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "trainer.h"
+#include "tune.h"
 
 #define NEVER       UINT64_MAX
 #define GRACE_NS    UINT64_C(200000)   /* other threads may still submit while one waits */
@@ -26,6 +26,21 @@
 static uint64_t window(const struct hlt_replay *replay)
 {
     return replay->programme->ngroups < HLT_BUFFERS ? replay->programme->ngroups : HLT_BUFFERS;
+}
+
+struct hlt_group *hlt_replay_group(const struct hlt_replay *replay, uint64_t sequence)
+{
+    return &replay->programme->groups[(sequence - replay->base) % replay->programme->ngroups];
+}
+
+int hlt_replay_is_first(const struct hlt_replay *replay, uint64_t sequence)
+{
+    return (sequence - replay->base) % replay->programme->ngroups == 0;
+}
+
+uint64_t hlt_replay_cycle(const struct hlt_replay *replay, uint64_t sequence)
+{
+    return replay->cycles + (sequence - replay->base) / replay->programme->ngroups;
 }
 
 /* ------------------------------------------------------------------ the pool */
@@ -113,15 +128,37 @@ static void shares_begin(halay_trainer_t *trainer, struct hlt_programme *program
     }
 }
 
-void hlt_replay_begin(halay_trainer_t *trainer, struct hlt_programme *programme)
+static void pool_begin(struct hlt_programme *programme)
 {
-    assert(!trainer->replay.programme && !trainer->pool.head);
-    trainer->replay = (struct hlt_replay){.programme = programme, .first_void = NEVER};
     for (size_t i = 0; i < programme->ngroups; i++)
         programme->groups[i].missing = programme->groups[i].count;
     for (size_t i = 0; i < programme->script.count; i++)
         programme->script.items[i].tensor = NULL;
+}
+
+void hlt_replay_begin(halay_trainer_t *trainer, struct hlt_programme *programme)
+{
+    assert(!trainer->replay.programme && !trainer->pool.head);
+    trainer->replay = (struct hlt_replay){.programme = programme, .first_void = NEVER};
+    pool_begin(programme);
     shares_begin(trainer, programme);
+}
+
+void hlt_replay_regroup(halay_trainer_t *trainer, size_t most)
+{
+    struct hlt_replay *replay = &trainer->replay;
+    struct hlt_list pool = trainer->pool;
+    struct hlt_tensor *tensor;
+    assert(replay->issued == replay->results && hlt_replay_is_first(replay, replay->issued));
+    replay->cycles = hlt_replay_cycle(replay, replay->issued);
+    replay->base = replay->issued;
+    trainer->pool = (struct hlt_list){NULL, NULL};
+    replay->foreign = replay->early = 0;
+    if (hlt_programme_group(trainer, replay->programme, most))
+        hlt_trainer_leave_all(trainer, HALAY_ENOMEM, "no memory to sort tensors into groups anew");
+    pool_begin(replay->programme);
+    while ((tensor = hlt_tensor_list_pop(&pool)) != NULL)
+        pool_add(trainer, tensor);
 }
 
 static void replay_end(halay_trainer_t *trainer)
@@ -215,6 +252,13 @@ static int quiet(halay_trainer_t *trainer, const struct hlt_group *group)
 
 /* ------------------------------------------------------------------ groups */
 
+static void cycle_begins(halay_trainer_t *trainer)
+{
+    hlt_timeline_cycle(trainer);
+    if (trainer->autotune.steps)
+        hlt_tune_cycle(trainer);
+}
+
 int hlt_replay_next(halay_trainer_t *trainer)
 {
     struct hlt_replay *replay = &trainer->replay;
@@ -229,15 +273,24 @@ int hlt_replay_next(halay_trainer_t *trainer)
     uint64_t known = replay->first_void < replay->results ? replay->first_void : replay->results;
     if (replay->issued >= known + window(replay))
         return 0;
-    struct hlt_group *group = &programme->groups[replay->issued % programme->ngroups];
-    if (!group->missing)
-        pool_take(trainer, group, &tensors);
-    else if (replay->flushing || must_void(trainer))
+    const int begins = hlt_replay_is_first(replay, replay->issued);
+    enum hlt_turn turn = HLT_TURN_BEGIN;
+    struct hlt_group *group;
+    do {
+        group = hlt_replay_group(replay, replay->issued);
+        if (group->missing && !replay->flushing && !must_void(trainer))
+            return quiet(trainer, group);
+        if (begins && trainer->autotune.steps)
+            turn = hlt_tune_next(trainer);
+    } while (turn == HLT_TURN_CHANGED);
+    if (turn == HLT_TURN_WAIT)
+        return 0;
+    if (group->missing)
         replay->flushing = 1;
     else
-        return quiet(trainer, group);
-    if (group == programme->groups)
-        hlt_timeline_cycle(trainer);
+        pool_take(trainer, group, &tensors);
+    if (begins)
+        cycle_begins(trainer);
     hlt_group_start(trainer, group, replay->issued++, &tensors);
     return 1;
 }
@@ -264,7 +317,7 @@ void hlt_replay_result(halay_trainer_t *trainer, struct hlt_call *call, int empt
         replay->flushing = 1;
     } else if (replay->first_void != NEVER) {
         replay->good_behind |= UINT64_C(1) << (replay->results - replay->first_void);
-    } else if ((replay->results + 1) % replay->programme->ngroups == 0) {
+    } else if (hlt_replay_is_first(replay, replay->results + 1)) {
         hlt_programme_whole(trainer);
     }
     replay->results++;
@@ -276,7 +329,8 @@ static uint64_t alarm_due_ns(const halay_trainer_t *trainer)
     uint64_t start_ns = 0;
     for (int i = 0; i < trainer->ncalls; i++) {
         const struct hlt_call *call = &trainer->calls[i];
-        if (call->group && (!start_ns || call->start_ns < start_ns))
+        const int counts = call->group || call->kind == HLT_CALL_TUNE;
+        if (counts && (!start_ns || call->start_ns < start_ns))
             start_ns = call->start_ns;
     }
     if (start_ns && start_ns < trainer->replay.alarm_ns)
@@ -285,6 +339,14 @@ static uint64_t alarm_due_ns(const halay_trainer_t *trainer)
     if (notice_ns && notice_ns < wait_ns)
         wait_ns = notice_ns;
     return start_ns ? start_ns + wait_ns : 0;
+}
+
+uint64_t hlt_replay_reached(const halay_trainer_t *trainer)
+{
+    uint64_t reached = trainer->replay.issued;
+    for (int i = 0; i < trainer->ncalls; i++)
+        reached += trainer->calls[i].kind == HLT_CALL_TUNE;
+    return reached;
 }
 
 int hlt_replay_alarm(const halay_trainer_t *trainer)

@@ -220,6 +220,7 @@ struct hlt_item {
     uint64_t number;           /* in the series; in a programme: the place there, from 0 */
     uint64_t due;              /* replayed: the number that comes here next */
     struct hlt_tensor *tensor; /* replayed: this rank's; NULL: it is not submitted yet */
+    uint32_t place;            /* in a programme: the item's number in the order that was learnt */
     uint32_t group;            /* of the programme */
     uint32_t row;              /* in the timeline; see hlt_group.timelines */
 };
@@ -270,11 +271,12 @@ struct hlt_programme {
     size_t nshares;
     struct hlt_group *groups;
     size_t ngroups;
-    uint64_t set;  /* hash of the items in any order */
-    uint64_t used; /* number of its last use */
-    int score;     /* rises with whole cycles, falls with voids; 0: it is not used */
-    int begun;     /* a name of it is on the tape */
-    int periodic;  /* no name has ended its cycle: it is a period of a series */
+    uint64_t set;          /* hash of the items in any order */
+    uint64_t used;         /* number of its last use */
+    struct hlt_tune *tune; /* autotuning: what is known of its groups' size; else NULL */
+    int score;             /* rises with whole cycles, falls with voids; 0: it is not used */
+    int begun;             /* a name of it is on the tape */
+    int periodic;          /* no name has ended its cycle: it is a period of a series */
 };
 
 /* Where the replay stands. Sequences count groups since it began. */
@@ -282,6 +284,8 @@ struct hlt_replay {
     struct hlt_programme *programme; /* NULL: there are rounds instead */
     uint64_t issued;                 /* groups sent out */
     uint64_t results;                /* groups whose result is known */
+    uint64_t base;                   /* the first one of the present grouping */
+    uint64_t cycles;                 /* that are whole before that one */
     uint64_t first_void;             /* the first result that was void, or UINT64_MAX */
     uint64_t good_behind; /* bit i: the group i after the first void was good all the same */
     int flushing;         /* a void is known of, or was this rank's: groups go out at once */
@@ -301,7 +305,8 @@ enum hlt_call_kind {
     HLT_CALL_DIRECT,
     HLT_CALL_FUSED,
     HLT_CALL_VOTE,
-    HLT_CALL_EXCHANGE
+    HLT_CALL_EXCHANGE,
+    HLT_CALL_TUNE /* the ranks' times, or a kept setting: tune.c */
 };
 
 /* A call on the data communicator. */
@@ -363,6 +368,14 @@ struct hlt_stall {
     /* stepper */
     uint64_t check_ns; /* when to look at what waits */
     int lines;         /* printed in all */
+};
+/* Equal on all ranks. */
+struct hlt_autotune {
+    size_t most_bytes;     /* in a group of any setting */
+    uint32_t steps;        /* in a block of the first round; 0: nothing is tuned */
+    uint32_t warmup_steps; /* before the first block */
+    int again;             /* what is kept is not read */
+    uint64_t key;          /* hash of what a kept setting depends on, beside the programme */
 };
 
 struct halay_trainer {
@@ -430,10 +443,11 @@ struct halay_trainer {
     struct hlt_block *blocks; /* one for each rank, of the round in flight */
     struct hlt_call calls[HLT_CALLS];
     int ncalls;
-    int voting; /* a vote or an exchange is out: nothing is started before its result is known */
+    int voting; /* a vote, an exchange or a tuning is out: nothing is started before its result */
     struct hlt_buffer buffers[HLT_BUFFERS];
-    uint32_t copies_alone;    /* in a device's memory: each is a launch of its own */
-    size_t buffer_bytes;      /* a fused group's most, without its marks; equal on all ranks */
+    uint32_t copies_alone; /* in a device's memory: each is a launch of its own */
+    size_t buffer_bytes;   /* a fused group's most, without its marks; equal on all ranks */
+    struct hlt_autotune autotune;
     uint64_t fusions;         /* so far, of rounds */
     size_t *counts;           /* two for each rank, for a call */
     uint64_t *votes;          /* of all ranks, of the vote in flight */
@@ -476,7 +490,8 @@ struct halay_trainer {
 
 /* What ranks tell each other once. */
 struct hlt_greeting {
-    uint64_t fusion_bytes;
+    uint64_t fusion_bytes, group_bytes;
+    uint64_t tune_steps, tune_warmup_steps, tune_reads; /* see struct hlt_autotune */
     char host[56];
 };
 
@@ -675,6 +690,10 @@ void hlt_programme_forget(halay_trainer_t *trainer);
 void hlt_programme_whole(halay_trainer_t *trainer);
 /* The replay ends; what has run in the cycle that it broke off is on the tape again. */
 void hlt_programme_void(halay_trainer_t *trainer);
+/* Sorts its items into groups of at most so many bytes. No replay of it has a group out. Returns
+ * HALAY_ENOMEM, with the groups as they were. */
+int hlt_programme_group(const halay_trainer_t *trainer, struct hlt_programme *programme,
+                        size_t most);
 void hlt_programmes_free(halay_trainer_t *trainer);
 
 /* series.c */
@@ -699,10 +718,18 @@ void hlt_period_doubt(halay_trainer_t *trainer, int more);
 void hlt_replay_begin(halay_trainer_t *trainer, struct hlt_programme *programme);
 /* Starts the next group if it is time; returns 1 if it did. */
 int hlt_replay_next(halay_trainer_t *trainer);
+/* The cycle in which this group is, from 0, and whether it is its first. */
+uint64_t hlt_replay_cycle(const struct hlt_replay *replay, uint64_t sequence);
+int hlt_replay_is_first(const struct hlt_replay *replay, uint64_t sequence);
+struct hlt_group *hlt_replay_group(const struct hlt_replay *replay, uint64_t sequence);
+/* Between two cycles, and no group is out: groups have so many bytes at most from here on. */
+void hlt_replay_regroup(halay_trainer_t *trainer, size_t most);
 /* Comes in the order of the sequences. A good call's tensors are still in its list. */
 void hlt_replay_result(halay_trainer_t *trainer, struct hlt_call *call, int empty);
 /* 1 if a group is out for long. Then a round asks the others to go as far, void if they must. */
 int hlt_replay_alarm(const halay_trainer_t *trainer);
+/* The groups sent out, and the next one if a tuning is out. */
+uint64_t hlt_replay_reached(const halay_trainer_t *trainer);
 /* A rank has said in that round how far it is. */
 void hlt_replay_called(halay_trainer_t *trainer, uint64_t issued);
 /* Comes after all that could be started or tested. 1 if the replay has ended and rounds go on. */
@@ -730,8 +757,9 @@ void hlt_exchanges_free(halay_trainer_t *trainer);
 /* fuse.c */
 halay_type_t hlt_announcement_type(const struct hlt_announcement *says);
 halay_op_t hlt_announcement_op(const struct hlt_announcement *says);
-/* 1 if this can be part of a fused group. */
-int hlt_fuse_takes(const halay_trainer_t *trainer, const struct hlt_announcement *says);
+/* 1 if this can be part of a fused group of so many bytes. */
+int hlt_fuse_takes(const halay_trainer_t *trainer, const struct hlt_announcement *says,
+                   size_t most);
 int hlt_fuse_alike(const struct hlt_announcement *a, const struct hlt_announcement *b);
 /* The number of elements behind the tensors that tell whether a rank was void. */
 size_t hlt_fuse_marks(const halay_trainer_t *trainer, halay_type_t type);

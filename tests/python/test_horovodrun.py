@@ -352,8 +352,12 @@ def test_a_file_of_settings(tmp_path, becomes, capsys):
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "240",
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "60",
         "HOROVOD_LOG_LEVEL": "INFO",
+        "HOROVOD_AUTOTUNE": "1",
+        "HOROVOD_AUTOTUNE_LOG": "tune.csv",
+        "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": "5",
+        "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": "20",
     }
-    assert "--autotune has no effect" in capsys.readouterr().err
+    assert "--autotune-bayes-opt-max-samples has no effect" in capsys.readouterr().err
     known = {key.dest for keys in config.SECTIONS.values() for key in keys.values()}
     assert known < set(HOROVODRUN)
     path.write_text("")

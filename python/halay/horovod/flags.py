@@ -153,13 +153,14 @@ FLAGS: list[Flag] = [
     *_pair("hierarchical-allgather", "hierarchical_allgather", "", _TWO_LEVELS,
            "HIERARCHICAL_ALLGATHER"),
     *_pair("torus-allreduce", "torus_allreduce", "", _TWO_LEVELS, "TORUS_ALLREDUCE"),
-    *_pair("autotune", "autotune", "", "nothing is tuned anyway", "AUTOTUNE"),
-    Flag(("--autotune-log-file",), "autotune_log_file", VARIABLE, "", "AUTOTUNE_LOG", _text,
-         metavar="FILE"),
-    Flag(("--autotune-warmup-samples",), "autotune_warmup_samples", VARIABLE, "",
-         "AUTOTUNE_WARMUP_SAMPLES", _COUNT, metavar="N"),
-    Flag(("--autotune-steps-per-sample",), "autotune_steps_per_sample", VARIABLE, "",
-         "AUTOTUNE_STEPS_PER_SAMPLE", _COUNT, metavar="N"),
+    *_pair("autotune", "autotune", "tunes the size of fused groups while a program trains, and "
+           "keeps it for the next job", "tunes nothing", "AUTOTUNE"),
+    Flag(("--autotune-log-file",), "autotune_log_file", VARIABLE, "what was measured, with "
+         "Horovod's columns", "AUTOTUNE_LOG", _text, metavar="FILE"),
+    Flag(("--autotune-warmup-samples",), "autotune_warmup_samples", VARIABLE, "samples before "
+         "the first that counts", "AUTOTUNE_WARMUP_SAMPLES", _COUNT, metavar="N"),
+    Flag(("--autotune-steps-per-sample",), "autotune_steps_per_sample", VARIABLE, "steps of a "
+         "sample, up to 128", "AUTOTUNE_STEPS_PER_SAMPLE", _POSITIVE, metavar="N"),
     Flag(("--autotune-bayes-opt-max-samples",), "autotune_bayes_opt_max_samples", VARIABLE, "",
          "AUTOTUNE_BAYES_OPT_MAX_SAMPLES", _COUNT, metavar="N"),
     Flag(("--autotune-gaussian-process-noise",), "autotune_gaussian_process_noise", VARIABLE, "",

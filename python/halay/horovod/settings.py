@@ -70,6 +70,20 @@ def _off(text: str) -> str | None:
     return None if _on(text) else "0"
 
 
+def _block(text: str) -> str | None:
+    steps = int(text)
+    if steps < 1:
+        raise ValueError("no steps")
+    return str(min(steps, 128))
+
+
+def _count(text: str) -> str | None:
+    count = int(text)
+    if count < 0:
+        raise ValueError("a negative number")
+    return str(count)
+
+
 def _same(text: str) -> str | None:
     return text or None
 
@@ -82,7 +96,7 @@ _BY_PLAN = (
 _NO_CYCLE = "there is no cycle: what is submitted starts at once"
 _GPU_BUILD = "of Horovod's installation; Halay takes CUDA tensors in any operation"
 _NCCL = "where NCCL is used, each of the two channels of a communicator has a stream"
-_NO_TUNER = "nothing is tuned at run time"
+_NO_BAYES = "settings are compared by halving, which has no such parameter"
 _NO_MPI = "Halay uses no MPI"
 _LAUNCHER = "set by horovodrun; Halay sets it for programs that read it"
 
@@ -143,12 +157,18 @@ SETTINGS: dict[str, Setting] = {
     "LOG_HIDE_TIME": Setting(
         NONE, "messages have no time; horovodrun --prefix-output-with-timestamp gives lines one"
     ),
-    "AUTOTUNE": Setting(NONE, _NO_TUNER),
-    "AUTOTUNE_LOG": Setting(NONE, _NO_TUNER),
-    "AUTOTUNE_WARMUP_SAMPLES": Setting(NONE, _NO_TUNER),
-    "AUTOTUNE_STEPS_PER_SAMPLE": Setting(NONE, _NO_TUNER),
-    "AUTOTUNE_BAYES_OPT_MAX_SAMPLES": Setting(NONE, _NO_TUNER),
-    "AUTOTUNE_GAUSSIAN_PROCESS_NOISE": Setting(NONE, _NO_TUNER),
+    "AUTOTUNE": Setting(
+        USED, "1: the size of fused groups is tuned, and kept", "HALAY_AUTOTUNE", _flag
+    ),
+    "AUTOTUNE_LOG": Setting(USED, "a file for what was measured", "HALAY_AUTOTUNE_LOG", _same),
+    "AUTOTUNE_WARMUP_SAMPLES": Setting(
+        USED, "samples before the first that counts; 3", "HALAY_AUTOTUNE_WARMUP", _count
+    ),
+    "AUTOTUNE_STEPS_PER_SAMPLE": Setting(
+        USED, "steps of a sample, up to 128; 10", "HALAY_AUTOTUNE_STEPS", _block
+    ),
+    "AUTOTUNE_BAYES_OPT_MAX_SAMPLES": Setting(NONE, _NO_BAYES),
+    "AUTOTUNE_GAUSSIAN_PROCESS_NOISE": Setting(NONE, _NO_BAYES),
     "ELASTIC": Setting(READ, "set by horovodrun; a job is elastic by halayrun --min-np"),
     "ELASTIC_TIMEOUT": Setting(NONE, "halayrun --elastic-timeout says it"),
     "RANK": Setting(READ, _LAUNCHER),

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tune_file.c - what autotuning has found is kept for the next job, a file for each programme and
+ * kind of job; and its log. Files are other jobs': what they say is only used if it is one of the
+ * settings. A folder that cannot be written is said, and stops nothing.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tune.h"
+
+#define PATH_BYTES 512
+#define FILE_BYTES 1024
+
+static int is_mute(void)
+{
+    const char *level = getenv("HALAY_DEBUG");
+    return level && !strcmp(level, "error");
+}
+
+__attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
+{
+    char text[HLT_TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (!is_mute())
+        fprintf(stderr, "halay: autotune: %s\n", text);
+}
+
+/* The folder of what was measured on this machine. NULL: there is none, and why. */
+static const char *folder(char path[PATH_BYTES], const char **why)
+{
+    const char *own = getenv("HALAY_CALIBRATION"), *cache = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
+    int bytes;
+    if (own && !strcmp(own, "off")) {
+        *why = "HALAY_CALIBRATION is off";
+        return NULL;
+    }
+    if (own && *own)
+        bytes = snprintf(path, PATH_BYTES, "%s", own);
+    else if (cache && *cache == '/')
+        bytes = snprintf(path, PATH_BYTES, "%s/halay", cache);
+    else if (home && *home == '/')
+        bytes = snprintf(path, PATH_BYTES, "%s/.cache/halay", home);
+    else
+        bytes = -1;
+    *why =
+        bytes < 0 ? "HOME is not set; HALAY_CALIBRATION can name a folder" : "its path is too long";
+    return bytes >= 0 && bytes < PATH_BYTES - 64 ? path : NULL;
+}
+
+static int path_of(const struct hlt_tune *tune, char path[PATH_BYTES], const char **why)
+{
+    if (!folder(path, why))
+        return 0;
+    const size_t used = strlen(path);
+    snprintf(path + used, PATH_BYTES - used, "/groups-%016llx.txt", (unsigned long long)tune->key);
+    return 1;
+}
+
+/* Fills text with a regular file's beginning. 0: there is no such file, or it cannot be read. */
+static int read_file(const char *path, char text[FILE_BYTES])
+{
+    struct stat about;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return 0;
+    ssize_t got = -1;
+    if (!fstat(fd, &about) && S_ISREG(about.st_mode))
+        got = read(fd, text, FILE_BYTES - 1);
+    close(fd);
+    text[got > 0 ? got : 0] = 0;
+    return got >= 0;
+}
+
+int hlt_tune_read(const struct hlt_tune *tune)
+{
+    char path[PATH_BYTES], text[FILE_BYTES], version[32] = "";
+    const char *why, *at;
+    unsigned long long bytes = 0;
+    if (!path_of(tune, path, &why) || !read_file(path, text))
+        return -1;
+    at = strstr(text, "\nhalay ");
+    if (at && sscanf(at, " halay %31s group_bytes %llu", version, &bytes) == 2 &&
+        !strcmp(version, halay_version()))
+        for (int i = 0; i < tune->search.nsettings; i++)
+            if (tune->bytes[i] == bytes)
+                return i;
+    say("%s is stale (%s%s), and is made anew", path,
+        *version ? "made by Halay " : "it cannot be understood",
+        !*version                          ? ""
+        : strcmp(version, halay_version()) ? version
+                                           : "this release, for another HALAY_FUSION");
+    return -1;
+}
+
+/* 0, or errno. */
+static int make_folders(char *path)
+{
+    for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+        *at = 0;
+        const int failed = mkdir(path, 0700) && errno != EEXIST ? errno : 0;
+        struct stat about;
+        const int there = !stat(path, &about);
+        *at = '/';
+        if (failed && !there)
+            return failed;
+    }
+    return 0;
+}
+
+/* 0, or errno. */
+static int write_file(const char *path, const char *text)
+{
+    char made[PATH_BYTES + 16];
+    snprintf(made, sizeof(made), "%s.%d", path, (int)getpid());
+    const int fd = open(made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0)
+        return errno;
+    const size_t bytes = strlen(text);
+    errno = ENOSPC;
+    int failed = write(fd, text, bytes) == (ssize_t)bytes ? 0 : errno;
+    if (close(fd) && !failed)
+        failed = errno;
+    if (!failed && rename(made, path))
+        failed = errno;
+    if (failed)
+        unlink(made);
+    return failed;
+}
+
+static void show_bytes(size_t bytes, char text[32])
+{
+    if (bytes >= 1 << 20 && bytes % (1 << 20) == 0)
+        snprintf(text, 32, "of %zu MiB", bytes >> 20);
+    else if (bytes)
+        snprintf(text, 32, "of %zu KiB", bytes >> 10);
+    else
+        snprintf(text, 32, "of one tensor");
+}
+
+void hlt_tune_write(const halay_trainer_t *trainer, const struct hlt_tune *tune)
+{
+    char path[PATH_BYTES], text[FILE_BYTES], size[32], kept[PATH_BYTES + 64];
+    const struct hlt_search *search = &tune->search;
+    const char *why = "";
+    show_bytes(tune->bytes[tune->setting], size);
+    if (search->nsettings == 1) {
+        say("%zu tensors, %llu bytes: all settings give the same groups", tune->ntensors,
+            (unsigned long long)tune->total_bytes);
+        return;
+    }
+    if (tune->from_file) {
+        say("%zu tensors, %llu bytes: groups %s at most, as kept by an earlier job", tune->ntensors,
+            (unsigned long long)tune->total_bytes, size);
+        return;
+    }
+    snprintf(text, sizeof(text),
+             "# Fused groups for %zu tensors, %llu bytes, %d ranks; by HALAY_AUTOTUNE\n"
+             "halay %s\ngroup_bytes %zu\ngain %.3f\n",
+             tune->ntensors, (unsigned long long)tune->total_bytes, trainer->nranks,
+             halay_version(), tune->bytes[tune->setting], search->gain);
+    if (path_of(tune, path, &why)) {
+        int failed = make_folders(path);
+        failed = failed ? failed : write_file(path, text);
+        why = failed ? strerror(failed) : "";
+        snprintf(kept, sizeof(kept), "%s%s%s%s", failed ? "not kept: " : "kept in ", path,
+                 failed ? ": " : "", why);
+    } else {
+        snprintf(kept, sizeof(kept), "not kept: %s", why);
+    }
+    if (tune->setting)
+        say("%zu tensors, %llu bytes: groups %s at most, a step takes %.0f %% less time; %s",
+            tune->ntensors, (unsigned long long)tune->total_bytes, size, 100 * search->gain, kept);
+    else
+        say("%zu tensors, %llu bytes: groups %s at most, the default: no other is 3 %% better; %s",
+            tune->ntensors, (unsigned long long)tune->total_bytes, size, kept);
+}
+
+/* Horovod's columns: those that there are no settings for are always the same. */
+void hlt_tune_log(const struct hlt_tune *tune, double ns)
+{
+    const char *path = getenv("HALAY_AUTOTUNE_LOG");
+    FILE *file = path && *path ? fopen(path, "ae") : NULL;
+    if (path && *path && !file && !tune->search.round && !tune->search.at)
+        say("HALAY_AUTOTUNE_LOG: %s: %s", path, strerror(errno));
+    if (!file)
+        return;
+    if (!ftell(file))
+        fputs("hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,"
+              "cycle_time_ms,tensor_fusion_threshold,score\n",
+              file);
+    fprintf(file, "0,0,0,1,0,%g,%g\n", (double)tune->bytes[tune->setting] / (1 << 20),
+            ns > 0 ? (double)tune->total_bytes / ns * 1e3 : 0);
+    fclose(file);
+}
