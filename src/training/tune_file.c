@@ -82,24 +82,32 @@ static int read_file(const char *path, char text[FILE_BYTES])
     return got >= 0;
 }
 
+/* The word behind "\nkey "; empty: it is not there. */
+static void find_word(const char *text, const char *key, char word[32])
+{
+    const char *at = strstr(text, key);
+    const size_t length = at ? strcspn(at + strlen(key), "\n") : 0;
+    snprintf(word, 32, "%.*s", (int)(length < 31 ? length : 31), at ? at + strlen(key) : "");
+}
+
 int hlt_tune_read(const struct hlt_tune *tune)
 {
-    char path[PATH_BYTES], text[FILE_BYTES], version[32] = "";
-    const char *why, *at;
-    unsigned long long bytes = 0;
+    char path[PATH_BYTES], text[FILE_BYTES], version[32], bytes[32], *end;
+    const char *why;
     if (!path_of(tune, path, &why) || !read_file(path, text))
         return -1;
-    at = strstr(text, "\nhalay ");
-    if (at && sscanf(at, " halay %31s group_bytes %llu", version, &bytes) == 2 &&
-        !strcmp(version, halay_version()))
-        for (int i = 0; i < tune->search.nsettings; i++)
-            if (tune->bytes[i] == bytes)
-                return i;
+    find_word(text, "\nhalay ", version);
+    find_word(text, "\ngroup_bytes ", bytes);
+    const unsigned long long most = strtoull(bytes, &end, 10);
+    const int understood = *version && *bytes && !*end, ours = !strcmp(version, halay_version());
+    for (int i = 0; understood && ours && i < tune->search.nsettings; i++)
+        if (tune->bytes[i] == most)
+            return i;
     say("%s is stale (%s%s), and is made anew", path,
-        *version ? "made by Halay " : "it cannot be understood",
-        !*version                          ? ""
-        : strcmp(version, halay_version()) ? version
-                                           : "this release, for another HALAY_FUSION");
+        !understood ? "it cannot be understood"
+        : ours      ? "made for another HALAY_FUSION"
+                    : "made by Halay ",
+        understood && !ours ? version : "");
     return -1;
 }
 
