@@ -15,6 +15,7 @@
 #include <pmix.h>
 #include <pmix_server.h>
 #include <pthread.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -168,6 +169,14 @@ static void quiet_events(void)
     dlclose(library);
 }
 
+/* libpmix looks into the folder that getpwuid() names where HOME is not set, and ends the process
+ * if this user has no such entry (a container's, for example). */
+static void need_home(void)
+{
+    if (!getenv("HOME") && !getpwuid(geteuid()))
+        setenv("HOME", "/", 0);
+}
+
 /*
  * Data is kept in memory, not in a file shared with the ranks: it is small, and a rank that is
  * killed while it holds a lock in such a file would take the others along. All ranks are this
@@ -177,6 +186,7 @@ static pmix_status_t init_server(const halay_launch_params_t *params)
 {
     pmix_info_t info[2];
     quiet_events();
+    need_home();
     setenv("PMIX_MCA_gds", "hash", 0);
     setenv("PMIX_MCA_psec", "native", 0);
     memset(info, 0, sizeof info);

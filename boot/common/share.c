@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #ifndef SYS_pidfd_open
@@ -40,6 +41,16 @@ static const char *refused(void)
     return what;
 }
 
+/* pidfd_open came with 5.3, the rest before. */
+static bool kernel_is_old(void)
+{
+    struct utsname system;
+    int major = 0, minor = 0;
+    /* NOLINTNEXTLINE(cert-err34-c): numbers of any size only choose the words */
+    return !uname(&system) && sscanf(system.release, "%d.%d", &major, &minor) == 2 &&
+           (major < 5 || (major == 5 && minor < 3));
+}
+
 bool hly_share_probe(char why[HLY_SHARE_WHY])
 {
     struct rlimit limit;
@@ -54,7 +65,8 @@ bool hly_share_probe(char why[HLY_SHARE_WHY])
     }
     const char *what = refused();
     if (what)
-        snprintf(why, HLY_SHARE_WHY, "%s is refused: %s (a seccomp filter of the container?)", what,
-                 strerror(errno));
+        snprintf(why, HLY_SHARE_WHY, "%s is refused: %s (%s)", what, strerror(errno),
+                 kernel_is_old() ? "Linux 5.3 or newer is needed"
+                                 : "a seccomp filter of the container?");
     return !what;
 }

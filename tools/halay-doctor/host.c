@@ -66,7 +66,14 @@ void hly_probe_network(const struct hly_probe *p)
 {
     char name[64], state[32], mtu[32], speed[32], rate[64] = "";
     struct hly_finding *f;
+    struct hly_names all;
     const char *why = hly_interface(p, name);
+    if (hly_list(p, &all, "/sys/class") < 1) {
+        f = hly_find(p->report, HLY_NOTE, "net.interface", "", "unknown: /sys is not mounted");
+        hly_advise(f, "Interfaces and RDMA devices cannot be looked at, nor does UCX find them.",
+                   "mount -t sysfs sysfs /sys");
+        return;
+    }
     if (!*name) {
         f = hly_find(p->report, HLY_NOTE, "net.interface", "", "%s", why);
         hly_advise(f, "Ranks of other nodes cannot reach this one.",

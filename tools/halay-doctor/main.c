@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../common/printed.h"
 #include "doctor.h"
 
 static const char help[] =
@@ -217,7 +218,7 @@ int main(int argc, char **argv)
     struct hly_job job = {.nseats = 1, .topology = {.size = sizeof job.topology}};
     int status = parse(argc, argv, &options);
     if (status)
-        return status < 0 ? 0 : status;
+        return status < 0 ? hly_printed("halay-doctor", 0, EXIT_FAILURE) : status;
     job.reports = calloc(1, sizeof *job.reports);
     job.seats = calloc(1, sizeof *job.seats);
     if (job.reports && job.seats) {
@@ -231,5 +232,5 @@ int main(int argc, char **argv)
     free(job.matrix.cells);
     free(job.reports);
     free(job.seats);
-    return status;
+    return hly_printed("halay-doctor", status, EXIT_FAILURE);
 }

@@ -222,6 +222,8 @@ silent slurm.limits
 seeded 1 'rm -r tree/sys/class/net/eth1; export HALAY_INTERFACE=eth7'
 unset HALAY_INTERFACE
 says "^error +net.interface +eth7: there is no such interface, and HALAY_INTERFACE names it"
+seeded 0 'rm -r tree/sys/class'
+says "^note +net.interface +unknown: /sys is not mounted"
 seeded 1 'put sys/class/net/eth1/operstate down'
 says "^error +net.interface +eth1: it is down"
 

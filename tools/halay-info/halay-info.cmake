@@ -2,7 +2,7 @@
 # halay-info: what this installation is and has found; prints and proves single plans.
 add_executable(halay-info halay-info/main.c halay-info/plugins.c halay-info/settings.c
   halay-info/plan.c halay-info/explain.c halay-info/ps.c common/flight.c common/flight_find.c
-  common/flight_text.c common/flight_blame.c common/size.c common/library.c common/nccl.c
+  common/flight_text.c common/flight_blame.c common/size.c common/library.c common/nccl.c common/printed.c
   common/switch.c)
 target_link_libraries(halay-info PRIVATE halay halay_proc ${CMAKE_DL_LIBS})
 install(TARGETS halay-info RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

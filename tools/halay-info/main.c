@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - halay-info: what this installation of Halay is, and what it has found. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <halay/halay.h>
 
 #include "../common/library.h"
 #include "../common/nccl.h"
+#include "../common/printed.h"
 #include "info.h"
 
 static const char help[] =
@@ -31,7 +33,7 @@ static void print_version(void)
     putchar('\n');
 }
 
-int main(int argc, char **argv)
+static int work(int argc, char **argv)
 {
     char library[HLY_PATH_BYTES], reason[512] = "", nccl[1024];
     if (argc > 1 && !strcmp(argv[1], "plan"))
@@ -64,4 +66,9 @@ int main(int argc, char **argv)
     hly_info_variables();
     printf("  %s%s\n", refused ? "REFUSED: " : "accepted", refused ? reason : "");
     return refused != 0;
+}
+
+int main(int argc, char **argv)
+{
+    return hly_printed("halay-info", work(argc, argv), EXIT_FAILURE);
 }

@@ -3,7 +3,7 @@
 add_executable(halay-prove halay-prove/main.c halay-prove/prove.c halay-prove/campaign.c halay-prove/far.c
   halay-prove/mutant.c halay-prove/selftest.c halay-prove/handmade.c halay-prove/oracle.c
   halay-prove/search.c halay-prove/adversary.c halay-prove/shapes.c common/machine.c
-  common/program.c common/terms.c)
+  common/printed.c common/program.c common/terms.c)
 target_link_libraries(halay-prove PRIVATE halay)
 install(TARGETS halay-prove RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 

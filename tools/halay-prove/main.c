@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../common/printed.h"
 #include "prove.h"
 
 enum { EXIT_USAGE = 2, MUTANTS_MAX = 10000, ORDERS_MAX = 1000000, FAR_MAX = 10000 };
@@ -222,7 +223,7 @@ static void draw_ranks(hly_options_t *options)
     }
 }
 
-int main(int argc, char **argv)
+static int work(int argc, char **argv)
 {
     static hly_options_t options;
     hly_count_t count = {0, 0};
@@ -254,4 +255,9 @@ int main(int argc, char **argv)
     printf("%llu passed, %llu failed\n", (unsigned long long)count.passed,
            (unsigned long long)count.failed);
     return count.failed == 0 && count.passed > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    return hly_printed("halay-prove", work(argc, argv), EXIT_FAILURE);
 }

@@ -11,6 +11,7 @@
 
 #include <halay/halay.h>
 
+#include "../common/printed.h"
 #include "picture.h"
 #include "run.h"
 
@@ -194,7 +195,7 @@ static int read_files(int argc, char **argv, hly_flights_t *flights)
     return status != 0;
 }
 
-int main(int argc, char **argv)
+static int work(int argc, char **argv)
 {
     hly_flights_t all = {0};
     struct stat is;
@@ -234,4 +235,9 @@ int main(int argc, char **argv)
     }
     hly_flights_free(&all);
     return status;
+}
+
+int main(int argc, char **argv)
+{
+    return hly_printed("halay-replay", work(argc, argv), EXIT_FAILURE);
 }

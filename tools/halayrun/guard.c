@@ -78,7 +78,8 @@ int hly_guard_start(struct hly_guard *guard, struct hly_session *session)
     close(ends[0]);
     guard->fd = ends[1];
     if (guard->pid < 0) {
-        hly_note("cannot start a process: %s", strerror(errno));
+        hly_note("cannot start a process: %s%s", strerror(errno),
+                 errno == EAGAIN ? ": raise the limit on processes (ulimit -u)" : "");
         close(ends[1]);
         return -1;
     }

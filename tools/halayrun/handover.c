@@ -21,6 +21,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../common/printed.h"
 #include "note.h"
 #include "output.h"
 #include "spawn.h"
@@ -560,7 +561,7 @@ static int print(const struct handover *h)
     if (h->ranks)
         printf(" %d<<'END'\n%sEND", PRINTED_FD, h->ranks);
     putchar('\n');
-    return fflush(stdout) || ferror(stdout) ? HLY_EXIT_SELF : 0;
+    return hly_printed("halayrun", 0, HLY_EXIT_SELF);
 }
 
 static int become(const struct handover *h)

@@ -28,7 +28,7 @@
 #include "session.h"
 #include "spawn.h"
 
-enum { FILES_LEAST = 24 };
+enum { FILES_LEAST = 24, STACK_LEAST = 512 << 10 };
 
 static void log_server(void *arg, int level, const char *text)
 {
@@ -43,10 +43,31 @@ static int open_standard(void)
     int fd = open("/dev/null", O_RDWR);
     while (fd >= 0 && fd <= STDERR_FILENO)
         fd = dup(fd);
-    if (fd < 0)
+    if (fd < 0) {
+        hly_note("cannot open /dev/null: %s: a container needs a /dev", strerror(errno));
         return -1;
+    }
     close(fd);
     return 0;
+}
+
+/* Else one of them would be the end of this process, without a word. */
+static int limits_suffice(const struct rlimit *files)
+{
+    struct rlimit stack;
+    if (files->rlim_max < FILES_LEAST) { /* libpmix */
+        hly_note(
+            "the limit on open files is %llu, and %d are needed at least: raise it (ulimit -n)",
+            (unsigned long long)files->rlim_max, FILES_LEAST);
+        return 0;
+    }
+    if (!getrlimit(RLIMIT_STACK, &stack) && stack.rlim_cur < STACK_LEAST) {
+        hly_note("the limit on the stack is %llu KiB, and %d are needed at least: raise it "
+                 "(ulimit -s)",
+                 (unsigned long long)stack.rlim_cur >> 10, STACK_LEAST >> 10);
+        return 0;
+    }
+    return 1;
 }
 
 static int set_up_signals(struct hly_spawner *spawner)
@@ -86,12 +107,8 @@ static int set_up(struct hly_spawner *spawner, struct hly_job *job,
                  strerror(errno));
         return -1;
     }
-    if (spawner->files.rlim_max < FILES_LEAST) { /* libpmix would end this process */
-        hly_note(
-            "the limit on open files is %llu, and %d are needed at least: raise it (ulimit -n)",
-            (unsigned long long)spawner->files.rlim_max, FILES_LEAST);
+    if (!limits_suffice(&spawner->files))
         return -1;
-    }
     files = spawner->files;
     files.rlim_cur = files.rlim_max; /* pipes and PMIx connections of up to 1,024 ranks */
     setrlimit(RLIMIT_NOFILE, &files);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../common/printed.h"
 #include "agent_options.h"
 #include "elastic_options.h"
 #include "note.h"
@@ -292,9 +293,11 @@ static int take(struct hly_options *options, int option, char **argv)
         options->horovod = 1;
         return -1;
     case 'h':
-        return fputs(help, stdout) < 0 || fflush(stdout) ? HLY_EXIT_SELF : 0;
+        fputs(help, stdout);
+        return hly_printed("halayrun", 0, HLY_EXIT_SELF);
     case 'V':
-        return puts("halayrun " HALAY_VERSION) < 0 || fflush(stdout) ? HLY_EXIT_SELF : 0;
+        puts("halayrun " HALAY_VERSION);
+        return hly_printed("halayrun", 0, HLY_EXIT_SELF);
     case ':':
         return bad("option %s needs a value; see halayrun --help", argv[optind - 1]);
     default:

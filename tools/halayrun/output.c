@@ -185,10 +185,14 @@ static int sink_flush(struct sink *sink)
         ssize_t n = write(sink->fd, sink->data + sink->begin, sink->end - sink->begin);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return 0;
-        if (n < 0)
+        if (n < 0) {
+            if (errno != EPIPE)
+                hly_note("what the ranks print cannot be written, and the job ends: %s",
+                         strerror(errno));
             sink->broken = 1;
-        else
+        } else {
             sink->begin += (size_t)n;
+        }
     }
     sink->begin = sink->end = 0;
     return 1;

@@ -12,10 +12,23 @@
 #include "note.h"
 #include "spawn.h"
 
+static const char *named_folder(void)
+{
+    const char *named = getenv("HALAY_PLUGIN_DIR");
+    return named && *named ? named : NULL;
+}
+
+static const char *remedy(void)
+{
+    if (named_folder())
+        return "is HALAY_PLUGIN_DIR right?";
+    return access("/proc/self/exe", F_OK) ? "is /proc mounted?" : "is the installation complete?";
+}
+
 /* NULL, and why. */
 static const halay_launch_ops_t *load(const char *name, char why[512])
 {
-    const char *named = getenv("HALAY_PLUGIN_DIR");
+    const char *named = named_folder();
     char self[HLY_PATH_BYTES], path[3][HLY_PATH_BYTES + 64], symbol[64];
     ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
     self[bytes > 0 ? bytes : 0] = '\0';
@@ -52,7 +65,7 @@ int hly_servers_start(struct hly_servers *servers, const halay_launch_params_t *
         if (s->ops && s->ops->start(params, &s->server))
             s->ops = NULL;
         else if (!s->ops && i == 0)
-            hly_note("no plug-in for the ranks to meet at: %s (is HALAY_PLUGIN_DIR right?)", why);
+            hly_note("no plug-in for the ranks to meet at: %s (%s)", why, remedy());
         else if (!s->ops && verbose)
             hly_note("no PMIx server for programs that need one: %s", why);
     }

@@ -99,8 +99,9 @@ int hly_session_create(struct hly_session *session)
     }
     session->lock_fd = open(session->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (session->lock_fd < 0 || flock(session->lock_fd, LOCK_EX | LOCK_NB)) {
-        hly_note("cannot lock %s: %s (set TMPDIR to a folder on a local disk)", session->path,
-                 strerror(errno));
+        const char *remedy = errno == EACCES ? "a umask such as 022 leaves the owner in"
+                                             : "set TMPDIR to a folder on a local disk";
+        hly_note("cannot lock %s: %s (%s)", session->path, strerror(errno), remedy);
         hly_session_remove(session);
         return -1;
     }

@@ -136,8 +136,12 @@ static int set_secret(char ***env)
     uint8_t random[16];
     if (own && *own)
         return 0;
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+        hly_note("the kernel gives no random bytes for the job's secret (getrandom): %s; "
+                 "HALAY_SECRET can name one",
+                 strerror(errno));
         return -1;
+    }
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(assignment + 13 + 2 * i, 3, "%02x", random[i]);
     return hly_env_set(env, assignment);
