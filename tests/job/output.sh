@@ -51,6 +51,30 @@ b" ] || fail "a full disk costs what is shown"
 says err "what rank 0 prints is not kept from here on, .*: No space left"
 [ "$(wc -l <err)" = 1 ] || fail "a full disk is not one line"
 
+# --whole-lines: lines that are written in pieces do not mix; of one rank not a byte changes; a part of a
+# line that nothing follows is passed on; a full disk is said, and the job goes on.
+run "$HALAYRUN" -np 3 --whole-lines perl -e '$| = 1; for my $i (1 .. 500) { print for "r", $ENV{PMIX_RANK}, " line ", $i, "\n" }'
+expect 0 "lines in pieces"
+for r in 0 1 2; do
+    grep "^r$r" out | diff -q - <(seq -f "r$r line %.0f" 500) || fail "lines in pieces of rank $r"
+done
+[ "$(wc -l <out)" = 1500 ] || fail "lines in pieces mix"
+head -c 300000 /dev/urandom >bytes
+"$HALAYRUN" -np 1 --whole-lines cat bytes | cmp - bytes || fail "bytes of one rank"
+mkfifo half
+"$HALAYRUN" -np 1 --whole-lines bash -c "printf 'how many? '; exec sleep 1000.$mark" >half 2>err </dev/null &
+IFS= read -r -t 60 -n 10 part <half || true
+[ "$part" = "how many? " ] || fail "half a line is not passed on"
+kill -TERM $!
+wait $!
+status=$?
+expect 143 "half a line"
+"$HALAYRUN" -np 2 --whole-lines bash -c 'echo a; echo b; exit 0' >/dev/full 2>err </dev/null
+status=$?
+expect 0 "a full disk behind --whole-lines"
+says err "what the ranks print is not all written: No space left"
+[ "$(wc -l <err)" = 1 ] || fail "a full disk is not one line"
+
 # The reader goes away: the job ends, as a program would.
 "$HALAYRUN" -np 2 -l bash -c "while :; do echo y; sleep 0.01; done" 2>err </dev/null | head -1 >out
 status=${PIPESTATUS[0]}

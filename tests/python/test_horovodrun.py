@@ -194,6 +194,7 @@ def becomes(monkeypatch):
     """becomes(words): what halayrun is told, and the environment; instead of becoming it."""
     calls = []
     monkeypatch.setattr("os.execve", lambda path, words, env: calls.append((path, words, env)))
+    monkeypatch.setattr(command, "lines", list)
 
     def start(text):
         command.main(text.split())
@@ -285,6 +286,16 @@ def test_other_hosts_and_how_they_are_reached(becomes, monkeypatch):
     assert becomes("-H a:2,b:2 -p 22 p")[1]["OMPI_MCA_plm_rsh_args"] == "-q"
     assert becomes("--hostfile f -np 2 p")[0] == "--hostfile f --horovod -np 2 p"
     assert becomes("--jsrun p")[0] == "--launcher jsrun --horovod p"
+
+
+@pytest.mark.parametrize("terminals", [(), (1,), (1, 2)])
+def test_lines_are_kept_apart_but_on_a_terminal(becomes, monkeypatch, terminals):
+    monkeypatch.setattr(command, "lines", launch.lines)
+    monkeypatch.setattr(launch.os, "isatty", lambda fd: fd in terminals)
+    monkeypatch.setattr(launch.sys, "stdout", sys.__stdout__)
+    monkeypatch.setattr(launch.sys, "stderr", sys.__stderr__)
+    words = becomes("-np 2 p")[0]
+    assert words == ("" if len(terminals) == 2 else "--whole-lines ") + "--horovod -np 2 p"
 
 
 def test_elastic_jobs(becomes, refused):

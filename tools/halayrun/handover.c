@@ -523,6 +523,8 @@ static void add_local(struct handover *h)
     add(c, "%d", h->place->nranks);
     if (h->options->prefix)
         add(c, h->options->timestamp ? "--prefix-timestamp" : "-l");
+    if (h->options->lines)
+        add(c, "--whole-lines");
     if (h->options->output)
         add(c, "--output-filename"), add(c, "%s", h->options->output);
     if (h->options->timeout_s)

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from . import RELEASE, config, flags, probes
-from .launch import Arguments, environment, find_halayrun, is_elastic, launch, words_of
+from .launch import Arguments, environment, find_halayrun, is_elastic, launch, lines, words_of
 
 NAME = "horovodrun"
 _FRAMEWORKS = {
@@ -176,7 +176,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if not found.command:
             raise ValueError(f"say what to run: {NAME} -np N program [arguments...]")
         arguments = arguments_of(found)
-        command = [find_halayrun(), *words_of(arguments), *found.command]
+        command = [find_halayrun(), *lines(), *words_of(arguments), *found.command]
         env = environment(arguments)
         for note in flags.notes(vars(found)):
             print(f"{NAME}: {note}", file=sys.stderr)
