@@ -40,6 +40,8 @@ done
 [ "$(sort out)" = "$(seq -f 'out %.0f' 0 10 | sort)" ] || fail "what is kept is not shown"
 run "$HALAYRUN" -np 1 --output-filename kept bash -c 'echo again' # the same folder
 [ "$(cat kept/rank.0/stdout)" = again ] || fail "not kept again"
+run "$HALAYRUN" -np 1 --output-filename 'in/the,run/of 12:00/' bash -c 'echo deep'
+[ "$(cat 'in/the,run/of 12:00/rank.0/stdout')" = deep ] || fail "the folder's own folders are not made"
 run "$HALAYRUN" -np 2 --prefix-timestamp bash -c 'echo a'
 [ "$(sed -E 's/^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2} //' out | sort)" = "[0] a
 [1] a" ] || fail "lines with the time"

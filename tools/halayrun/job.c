@@ -122,6 +122,16 @@ static int read_signals(struct hly_job *job)
 
 /* ------------------------------------------------------------------ what comes in */
 
+/* The program is there, and may be run. */
+static const char *why_not(int error)
+{
+    return error == ENOEXEC ? " (a script begins with a line such as #!/bin/sh)"
+           : error == ENOENT
+               ? " (the program that its first line names is not there; a line that ends as on "
+                 "Windows names none that is)"
+               : "";
+}
+
 static void read_reports(struct hly_job *job)
 {
     struct hly_report report;
@@ -129,8 +139,7 @@ static void read_reports(struct hly_job *job)
         if (!job->ending)
             hly_note("cannot start '%s' as %s %d: %s%s", job->options->command[0],
                      hly_job_called(job), job->first + report.rank, strerror(report.error),
-                     report.error == ENOEXEC ? " (a script begins with a line such as #!/bin/sh)"
-                                             : "");
+                     why_not(report.error));
         if (!job->epoch &&
             !job->options->agent) /* else it could be started before, and may be again */
             hly_job_end(job, report.error == ENOENT ? HLY_EXIT_MISSING : HLY_EXIT_REFUSED, 0);

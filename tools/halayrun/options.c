@@ -258,12 +258,9 @@ static int take(struct hly_options *options, int option, char **argv)
         options->lines = 1;
         return -1;
     case 'O':
-        return *optarg && !strpbrk(optarg, "%,:") && strlen(optarg) < PATH_MAX - 64
+        return *optarg && strlen(optarg) < PATH_MAX - 64
                    ? set_text(&options->output, "--output-filename", optarg)
-                   : bad("--output-filename takes the name of a folder, without %%, comma and "
-                         "colon, "
-                         "which launchers read, not '%s'",
-                         optarg);
+                   : bad("--output-filename takes the name of a folder, not '%s'", optarg);
     case 'v':
         options->verbose = 1;
         return -1;

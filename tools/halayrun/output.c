@@ -99,6 +99,20 @@ static int make_folder(const char *path)
     return mkdir(path, 0777) && errno != EEXIST ? cannot(path, "") : 0;
 }
 
+/* With those that it is in. */
+static int make_folders(const char *folder)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", folder);
+    for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        if (make_folder(path))
+            return -1;
+        *at = '/';
+    }
+    return make_folder(path);
+}
+
 int hly_output_digits(int nranks, int first)
 {
     return snprintf(NULL, 0, "%d", first + nranks - 1);
@@ -107,7 +121,7 @@ int hly_output_digits(int nranks, int first)
 int hly_output_folders(const char *folder, int nranks, int digits)
 {
     char path[PATH_MAX];
-    if (make_folder(folder))
+    if (make_folders(folder))
         return -1;
     for (int r = 0; r < nranks; r++) {
         snprintf(path, sizeof path, "%s/rank.%0*d", folder, digits, r);
@@ -120,7 +134,7 @@ int hly_output_folders(const char *folder, int nranks, int digits)
 int hly_output_keep(struct hly_output *o, const char *folder)
 {
     o->folder = folder;
-    return make_folder(folder);
+    return make_folders(folder);
 }
 
 /* Of a rank that is started again, what it printed before stays. */

@@ -14,7 +14,8 @@ enum hly_marks { HLY_MARK_NONE, HLY_MARK_RANK, HLY_MARK_TIME };
 struct hly_output *hly_output_create(int nranks, int first, enum hly_marks marks);
 void hly_output_destroy(struct hly_output *output); /* takes NULL */
 
-/* Makes FOLDER/rank.N for so many ranks from 0 on, N with so many digits at least. 0 or -1, said.
+/* Makes FOLDER, with those that it is in, and FOLDER/rank.N for so many ranks from 0 on, N with so
+ * many digits at least. 0 or -1, said.
  */
 int hly_output_folders(const char *folder, int nranks, int digits);
 /* That the last of these ranks has. */
