@@ -61,8 +61,8 @@ for command in "$HALAYRUN --help" "$HALAYRUN --version" "$HALAYRUN -H a:2 --laun
     name=${command%% *}
     says err "^${name##*/}: cannot write to standard output: No space left on device"
 done
-bash -c 'exec "$@" >/dev/full' bash "$HALAYRUN" -l -np 2 "$JOB_RANK" 2>err && fail "a full disk is nothing to it"
-says err "^halayrun: what the ranks print cannot be written, and the job ends: No space left on device$"
+bash -c 'exec "$@" >/dev/full' bash "$HALAYRUN" -l -np 2 "$JOB_RANK" 2>err || fail "a full disk ends the job"
+says err "^halayrun: what the ranks print is not all written: No space left on device$"
 
 # ------------------------------------------------------------------ an old kernel
 "$DENY" memfd_create /bin/true || exit 77

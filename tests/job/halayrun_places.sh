@@ -62,7 +62,7 @@ prints "$local 2 --prefix-timestamp --output-filename 'o p' p" "${d[@]}" -np 2 -
 # prterun before mpirun; all slots that were named; variables by name, so that no value is to be seen.
 mpi="--map-by slot --bind-to none"
 prints "prterun -n 3 -H a:2,b:1 $mpi -x PATH p" "${d[@]}" -H a:2,b p
-prints "prterun -n 2 -H a:2,b:2 $mpi --output tag -x PATH p" "${d[@]}" -H a:2,b:2 -np 2 -l p
+prints "prterun -n 2 -H a:2 $mpi --output tag -x PATH p" "${d[@]}" -H a:2,b:2 -np 2 -l p
 prints "env -u HALAY_LAUNCHER -u PMIX_ID B=2 prterun -n 1 -H a:1 $mpi -x B -x HALAY_SECRET -x HOME -x LD_LIBRARY_PATH -x OMP_NUM_THREADS -x PATH -x PYTHONPATH -x VIRTUAL_ENV p" \
     HALAY_LAUNCHER=none HALAY_SECRET=s HOME=/ LD_LIBRARY_PATH=l OMP_NUM_THREADS=1 OMPI_COMM=1 PYTHONPATH=. VIRTUAL_ENV=v PMIX_ID=1 OTHER=2 \
     "${d[@]}" -x B=2 -x HOME -x NOT_THERE -H a p
@@ -86,7 +86,8 @@ grep -q -- --allow-run-as-root out
 # Host files, as Open MPI and Horovod write them.
 printf '# two\na slots=2  # fast\n\n  b\tslots=3 max_slots=4\r\nc:1\nd\n' >hosts
 prints "mpirun -n 7 -H a:2,b:3,c:1,d:1 $mpi -x PATH p" "${d[@]}" --hostfile hosts p
-printf 'localhost slots=4' >hosts
+prints "mpirun -n 3 -H a:2,b:3 $mpi -x PATH p" "${d[@]}" --hostfile hosts -np 3 p # nobody asks for c and d
+printf '\xef\xbb\xbflocalhost slots=4' >hosts
 prints "$local 3 p" "${d[@]}" --hostfile hosts -np 3 p
 
 # LSF: slots evenly, without the launch node; the file before the list.

@@ -23,6 +23,9 @@ refuses 2 "there is no option --nonsense" -- --nonsense p
 refuses 2 "--output-filename takes the name of a folder" -- -np 1 --output-filename "" p
 refuses 2 "--output-filename was given twice" -- -np 1 --output-filename a --output-filename b p
 refuses 125 "--output-filename: cannot make '/proc/nothing': No such file" -- -np 1 --output-filename /proc/nothing /bin/true
+for name in a:b a,b 'a%b'; do
+    refuses 2 "--output-filename '$name': %, comma and colon mean something to srun" -- --launcher srun -np 1 --output-filename $name p
+done
 
 # Hosts. Nothing that a launcher would take for an option, or for two hosts.
 for bad in "" "," "a," ",a" "a b" "-x" "a/b" "a;b" "[::1]:2" "$(printf 'a%.0s' {1..256})"; do
@@ -49,6 +52,7 @@ line 1 "'slots=2' is no host name" "slots=2"
 line 2 "'-x' is no host name" "a" "-x slots=2"
 line 1 "'c' is not understood" "b slots=2 c"
 line 1 "'max_slots=0' does not" "b max_slots=0"
+line 1 "'a\{63\}' is no host name" "$(printf 'a%.0s' {1..100000})"
 line 2 "'=' is not understood" "a" "b slots=2 = 3"
 printf 'a slots=2\nb slots=2\n' >hosts
 refuses 2 "-np 5 is more than the 4 slots of the 2 hosts: give them more (slots=N in the host file" -- --hostfile hosts -np 5 p

@@ -40,6 +40,8 @@ done
 [ "$(sort out)" = "$(seq -f 'out %.0f' 0 10 | sort)" ] || fail "what is kept is not shown"
 run "$HALAYRUN" -np 1 --output-filename kept bash -c 'echo again' # the same folder
 [ "$(cat kept/rank.0/stdout)" = again ] || fail "not kept again"
+run "$HALAYRUN" -np 1 --output-filename 'in/the,run/of 12:00/' bash -c 'echo deep'
+[ "$(cat 'in/the,run/of 12:00/rank.0/stdout')" = deep ] || fail "the folder's own folders are not made"
 run "$HALAYRUN" -np 2 --prefix-timestamp bash -c 'echo a'
 [ "$(sed -E 's/^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2} //' out | sort)" = "[0] a
 [1] a" ] || fail "lines with the time"
@@ -49,6 +51,30 @@ expect 0 "a full disk"
 [ "$(cat out)" = "a
 b" ] || fail "a full disk costs what is shown"
 says err "what rank 0 prints is not kept from here on, .*: No space left"
+[ "$(wc -l <err)" = 1 ] || fail "a full disk is not one line"
+
+# --whole-lines: lines that are written in pieces do not mix; of one rank not a byte changes; a part of a
+# line that nothing follows is passed on; a full disk is said, and the job goes on.
+run "$HALAYRUN" -np 3 --whole-lines perl -e '$| = 1; for my $i (1 .. 500) { print for "r", $ENV{PMIX_RANK}, " line ", $i, "\n" }'
+expect 0 "lines in pieces"
+for r in 0 1 2; do
+    grep "^r$r" out | diff -q - <(seq -f "r$r line %.0f" 500) || fail "lines in pieces of rank $r"
+done
+[ "$(wc -l <out)" = 1500 ] || fail "lines in pieces mix"
+head -c 300000 /dev/urandom >bytes
+"$HALAYRUN" -np 1 --whole-lines cat bytes | cmp - bytes || fail "bytes of one rank"
+mkfifo half
+"$HALAYRUN" -np 1 --whole-lines bash -c "printf 'how many? '; exec sleep 1000.$mark" >half 2>err </dev/null &
+IFS= read -r -t 60 -n 10 part <half || true
+[ "$part" = "how many? " ] || fail "half a line is not passed on"
+kill -TERM $!
+wait $!
+status=$?
+expect 143 "half a line"
+"$HALAYRUN" -np 2 --whole-lines bash -c 'echo a; echo b; exit 0' >/dev/full 2>err </dev/null
+status=$?
+expect 0 "a full disk behind --whole-lines"
+says err "what the ranks print is not all written: No space left"
 [ "$(wc -l <err)" = 1 ] || fail "a full disk is not one line"
 
 # The reader goes away: the job ends, as a program would.

@@ -41,11 +41,14 @@ bad 2 "NAME=VALUE" -x =1 -np 1 echo ran
 bad 127 "cannot start 'no-such-program': No such file or directory" -np 2 no-such-program
 bad 127 "cannot start './no/such': No such file or directory" -np 2 ./no/such
 touch plain
+bad 127 "cannot start 'plain': No such file or directory on PATH; it is in this folder: give ./" -np 2 plain
 bad 126 "cannot start './plain': Permission denied" -np 2 ./plain
 bad 126 "cannot start '/tmp': Is a directory" -np 2 /tmp
 printf 'echo no first line\n' >script
 chmod +x script
 bad 126 "Exec format error (a script begins with" -np 2 ./script
+printf '#!/bin/sh\r\necho a line of Windows\r\n' >script
+bad 127 "No such file or directory (the program that its first line names is not there" -np 2 ./script
 HALAY_PLUGIN_DIR=/nonexistent bad 125 "no plug-in for the ranks to meet at: /nonexistent/halay-launch-meet.so" -np 2 true
 TMPDIR=/nonexistent bad 125 "cannot make a folder in /nonexistent" -np 2 true
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import runpy
@@ -79,6 +80,26 @@ def leave_well():
 
 def say(word):
     print(word)
+
+
+def say_in_pieces(count):
+    import os
+
+    for n in range(count):
+        for piece in ("line", f" {n}", " of", " " + os.environ["HOROVOD_RANK"], "\n"):
+            os.write(1, piece.encode())
+
+
+def say_half_a_line(path):
+    """Whether it was seen while it was no whole one."""
+    import os
+    import time
+
+    os.write(1, b"50 %")
+    until = time.monotonic() + 60
+    while not os.path.exists(path) and time.monotonic() < until:
+        time.sleep(0.01)
+    return os.path.exists(path)
 
 
 def unpicklable():
@@ -240,6 +261,31 @@ def test_in_a_notebook():
     assert done.stdout == "['A', 'A'] 'from a\\nfrom a\\n'\n", done.stdout + done.stderr
 
 
+def test_lines_of_ranks_stay_whole(capsys):
+    launch.run(say_in_pieces, (300,), num_proc=3)
+    expected = [f"line {n} of {rank}" for rank in range(3) for n in range(300)]
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(expected)
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_half_a_line_is_shown(monkeypatch, tmp_path, same):
+    """A progress bar, where standard error is a thing of its own, and where it is not."""
+    path = tmp_path / "seen"
+
+    class Cell(io.StringIO):
+        def write(self, text):
+            if "50 %" in text:
+                path.touch()
+                raise ValueError("a cell that takes no more costs the job nothing")
+            return super().write(text)
+
+    cell = Cell()
+    monkeypatch.setattr(sys, "stdout", cell)
+    if same:
+        monkeypatch.setattr(sys, "stderr", cell)
+    assert launch.run(say_half_a_line, (str(path),)) == [True]
+
+
 def test_a_function_that_only_cloudpickle_takes(monkeypatch):
     monkeypatch.setattr(launch, "_pickler", launch.pickle)
     with pytest.raises(ValueError, match="needs cloudpickle.*pip install cloudpickle"):
@@ -269,6 +315,7 @@ def test_elastic_options(monkeypatch):
         return 0
 
     monkeypatch.setattr(launch, "_run", start)
+    monkeypatch.setattr(launch, "lines", list)
     options = "--min-num-proc 1 --max-np 4 -np 2 --host-discovery-script ./d --slots-per-host 3"
     options += " --elastic-timeout 60 --reset-limit 5 --blacklist-cooldown-range 1 2.5"
     options += " --log-level DEBUG --no-stall-check --gloo python train.py --verbose"

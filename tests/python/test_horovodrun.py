@@ -194,6 +194,7 @@ def becomes(monkeypatch):
     """becomes(words): what halayrun is told, and the environment; instead of becoming it."""
     calls = []
     monkeypatch.setattr("os.execve", lambda path, words, env: calls.append((path, words, env)))
+    monkeypatch.setattr(command, "lines", list)
 
     def start(text):
         command.main(text.split())
@@ -287,6 +288,16 @@ def test_other_hosts_and_how_they_are_reached(becomes, monkeypatch):
     assert becomes("--jsrun p")[0] == "--launcher jsrun --horovod p"
 
 
+@pytest.mark.parametrize("terminals", [(), (1,), (1, 2)])
+def test_lines_are_kept_apart_but_on_a_terminal(becomes, monkeypatch, terminals):
+    monkeypatch.setattr(command, "lines", launch.lines)
+    monkeypatch.setattr(launch.os, "isatty", lambda fd: fd in terminals)
+    monkeypatch.setattr(launch.sys, "stdout", sys.__stdout__)
+    monkeypatch.setattr(launch.sys, "stderr", sys.__stderr__)
+    words = becomes("-np 2 p")[0]
+    assert words == ("" if len(terminals) == 2 else "--whole-lines ") + "--horovod -np 2 p"
+
+
 def test_elastic_jobs(becomes, refused):
     words = becomes("-np 2 --min-np 1 --max-np 4 --host-discovery-script ./d --slots-per-host 3 p")
     assert words[0] == (
@@ -307,7 +318,10 @@ def test_elastic_jobs(becomes, refused):
         ("-np x p", "-np/--num-proc: must be a whole number from 1 on, not 'x'"),
         ("-np 0 p", "from 1 on, not '0'"),
         ("-np 2", "say what to run"),
-        ("--nonsense p", "unrecognized arguments: --nonsense"),
+        ("-np 2 --", "say what to run"),
+        ("--nonsense p", "there is no option --nonsense: see horovodrun --help"),
+        ("--fusion-treshold-mb=3 p", "option --fusion-treshold-mb=3: did you mean --fusion-thre"),
+        ("--host a:1 p", "--host could match --hosts, --hostfile, --host-discovery-script"),
         ("-np 2 --mpi --gloo p", "--gloo: not allowed with argument --mpi"),
         ("-H a:1 --hostfile f p", "not allowed with argument -H"),
         ("--autotune --no-autotune p", "not allowed with argument --autotune"),
@@ -329,6 +343,13 @@ def test_elastic_jobs(becomes, refused):
 )
 def test_what_makes_no_sense_is_one_line(words, text, refused):
     assert text in refused(words)
+
+
+def test_options_cut_short(becomes):
+    """As Horovod's own parser takes them."""
+    words, env = becomes("-n 2 --fusion-threshold 3 p --fusion 4")
+    assert words == "--horovod -np 2 p --fusion 4"
+    assert env["HOROVOD_FUSION_THRESHOLD"] == str(3 << 20)
 
 
 def test_a_file_of_settings(tmp_path, becomes, capsys):
@@ -360,8 +381,9 @@ def test_a_file_of_settings(tmp_path, becomes, capsys):
     assert "--autotune-bayes-opt-max-samples has no effect" in capsys.readouterr().err
     known = {key.dest for keys in config.SECTIONS.values() for key in keys.values()}
     assert known < set(HOROVODRUN)
-    path.write_text("")
-    assert becomes(f"--config-file {path} -np 1 p")[0] == "--horovod -np 1 p"
+    for text in (b"", b"\xef\xbb\xbf# as editors on Windows write it\r\nparams: {}\r\n"):
+        path.write_bytes(text)
+        assert becomes(f"--config-file {path} -np 1 p")[0] == "--horovod -np 1 p"
 
 
 @pytest.mark.parametrize(
@@ -379,6 +401,11 @@ def test_a_file_of_settings(tmp_path, becomes, capsys):
         ("stall_check: {enabled: maybe}", "must be true or false, not 'maybe'"),
         ("logging: {level: loud}", "logging.level must be one of TRACE"),
         ("controller: tcp", "controller must be gloo or mpi, not 'tcp'"),
+        ("params: {cache_capacity: 1, cache_capacity: 2}", "c.yaml:1: this is no YAML: cache_cap"),
+        ("params: {}\nparams: {}", "c.yaml:2: this is no YAML: params is there twice"),
+        ("!!map [a]", "this is no YAML: expected a mapping"),
+        ("params: " + "[" * 100000, "c.yaml: this is nested too deeply"),
+        ("params: [" + 6 * "[1,2,3,4,5,6,7,8]," + "]", "...], "),
         ("- a", "there are no settings in it, but list"),
         ("params: {\n  a: [", "c.yaml:2: this is no YAML"),
         ("a: \x01", "c.yaml: this is no YAML"),

@@ -283,7 +283,7 @@ static int is_set(const char *one, const char *other)
 }
 
 /* All slots that the user named, as many as there are ranks of an allocation's: "a:2,b:2", or as a
- * file of hosts. NULL: no memory. */
+ * file of hosts. A host without ranks need not be there. NULL: no memory. */
 static char *list_hosts(const struct hly_place *place, int as_file)
 {
     const struct hly_hosts *hosts = &place->hosts;
@@ -293,7 +293,7 @@ static char *list_hosts(const struct hly_place *place, int as_file)
     FILE *file = open_memstream(&text, &bytes);
     for (int i = 0; file && i < hosts->n; i++) {
         const struct hly_host *host = &hosts->list[i];
-        const int slots = place->named ? host->slots : host->ranks;
+        const int slots = place->named && host->ranks ? host->slots : host->ranks;
         if (slots && as_file)
             fprintf(file, "%s slots=%d\n", host->name, slots);
         else if (slots)
@@ -524,6 +524,8 @@ static void add_local(struct handover *h)
     add(c, "%d", h->place->nranks);
     if (h->options->prefix)
         add(c, h->options->timestamp ? "--prefix-timestamp" : "-l");
+    if (h->options->lines)
+        add(c, "--whole-lines");
     if (h->options->output)
         add(c, "--output-filename"), add(c, "%s", h->options->output);
     if (h->options->timeout_s)
@@ -600,6 +602,12 @@ int hly_hand_over(const struct hly_place *place, const struct hly_options *optio
         hly_note("%s is for ranks that halayrun starts itself; here it is %s that does",
                  options->least ? "a job whose ranks change" : "--keep-going",
                  hly_launcher_name(place->launcher));
+        return HLY_EXIT_USAGE;
+    }
+    if (options->output && place->launcher != HLY_LOCAL && strpbrk(options->output, "%,:")) {
+        hly_note("--output-filename '%s': %%, comma and colon mean something to %s: take another "
+                 "name",
+                 options->output, hly_launcher_name(place->launcher));
         return HLY_EXIT_USAGE;
     }
     if (make_command(&h) == 0)

@@ -103,7 +103,8 @@ int hly_hosts_parse(struct hly_hosts *hosts, const char *text)
         int slots = 1;
         const char *wrong = split(at, bytes, &name, &slots);
         if (wrong) {
-            hly_note("-H %s: '%.*s' %s; it takes host[:slots],...", text, (int)bytes, at, wrong);
+            hly_note("-H %.*s: '%.*s' %s; it takes host[:slots],...", 4 * SAID_BYTES, text,
+                     bytes < SAID_BYTES ? (int)bytes : SAID_BYTES, at, wrong);
             return HLY_EXIT_USAGE;
         }
         if (!append(hosts, at, name, slots))
@@ -136,7 +137,8 @@ static int read_line(struct hly_hosts *hosts, const char *path, int number, char
             first = word;
     }
     if (wrong) {
-        hly_note("%s:%d: '%s' %s; a line is a host and slots=N", path, number, first, wrong);
+        hly_note("%s:%d: '%.*s' %s; a line is a host and slots=N", path, number, SAID_BYTES, first,
+                 wrong);
         return HLY_EXIT_USAGE;
     }
     return append(hosts, first, name, slots) ? 0 : HLY_EXIT_SELF;
@@ -144,6 +146,7 @@ static int read_line(struct hly_hosts *hosts, const char *path, int number, char
 
 int hly_hosts_read(struct hly_hosts *hosts, const char *path)
 {
+    static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, as editors on Windows write it */
     char *line = NULL;
     size_t room = 0;
     int status = 0;
@@ -154,8 +157,9 @@ int hly_hosts_read(struct hly_hosts *hosts, const char *path)
     }
     errno = 0;
     for (int number = 1; !status && getline(&line, &room, file) >= 0; number++) {
-        line[strcspn(line, "#")] = '\0';
-        status = read_line(hosts, path, number, line);
+        char *text = line + (number == 1 && !strncmp(line, mark, 3) ? 3 : 0);
+        text[strcspn(text, "#")] = '\0';
+        status = read_line(hosts, path, number, text);
     }
     if (!status && ferror(file)) {
         hly_note("cannot read the host file '%s': %s", path, strerror(errno));

@@ -122,6 +122,16 @@ static int read_signals(struct hly_job *job)
 
 /* ------------------------------------------------------------------ what comes in */
 
+/* The program is there, and may be run. */
+static const char *why_not(int error)
+{
+    return error == ENOEXEC ? " (a script begins with a line such as #!/bin/sh)"
+           : error == ENOENT
+               ? " (the program that its first line names is not there; a line that ends as on "
+                 "Windows names none that is)"
+               : "";
+}
+
 static void read_reports(struct hly_job *job)
 {
     struct hly_report report;
@@ -129,8 +139,7 @@ static void read_reports(struct hly_job *job)
         if (!job->ending)
             hly_note("cannot start '%s' as %s %d: %s%s", job->options->command[0],
                      hly_job_called(job), job->first + report.rank, strerror(report.error),
-                     report.error == ENOEXEC ? " (a script begins with a line such as #!/bin/sh)"
-                                             : "");
+                     why_not(report.error));
         if (!job->epoch &&
             !job->options->agent) /* else it could be started before, and may be again */
             hly_job_end(job, report.error == ENOENT ? HLY_EXIT_MISSING : HLY_EXIT_REFUSED, 0);
@@ -378,8 +387,12 @@ static void wait_for_news(struct hly_job *job, int meet_ms)
     job->fds[1] = (struct pollfd){.fd = job->report_fd, .events = POLLIN};
     job->fds[2] = job->discovery ? hly_discovery_poll(job->discovery) : (struct pollfd){.fd = -1};
     hly_servers_poll(&job->servers, job->fds + 3);
-    if (job->output)
+    if (job->output) {
+        const int output_ms = hly_output_due(job->output);
+        if (output_ms >= 0 && output_ms < timeout)
+            timeout = output_ms;
         n += hly_output_poll(job->output, job->fds + n);
+    }
     if (poll(job->fds, (nfds_t)n, timeout) < 0 && errno != EINTR) {
         hly_note("poll: %s", strerror(errno));
         hly_job_end(job, HLY_EXIT_SELF, 0);
@@ -471,7 +484,7 @@ static void tell_records(const struct hly_job *job)
 static int make_output(struct hly_job *job)
 {
     const struct hly_options *o = job->options;
-    if (!o->prefix && !o->output)
+    if (!o->prefix && !o->output && !o->lines)
         return 0;
     job->output = hly_output_create(o->slots, job->first,
                                     o->timestamp ? HLY_MARK_TIME

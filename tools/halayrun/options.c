@@ -32,6 +32,7 @@ static const char help[] =
     "  --dry-run, --print   print the command that would be run, and do not run it\n"
     "  -l, --prefix-output  begin each line of output with \"[rank] \"\n"
     "  --prefix-timestamp   begin it with the time, too\n"
+    "  --whole-lines        lines of different ranks do not mix, with nothing in front\n"
     "  --output-filename FOLDER\n"
     "                       keep what ranks print in FOLDER/rank.N/stdout and stderr, too\n"
     "  -x, --env NAME=VALUE set a variable for the ranks (again for more)\n"
@@ -254,13 +255,13 @@ static int take(struct hly_options *options, int option, char **argv)
     case 'T':
         options->prefix = options->timestamp = 1;
         return -1;
+    case 'w':
+        options->lines = 1;
+        return -1;
     case 'O':
-        return *optarg && !strpbrk(optarg, "%,:") && strlen(optarg) < PATH_MAX - 64
+        return *optarg && strlen(optarg) < PATH_MAX - 64
                    ? set_text(&options->output, "--output-filename", optarg)
-                   : bad("--output-filename takes the name of a folder, without %%, comma and "
-                         "colon, "
-                         "which launchers read, not '%s'",
-                         optarg);
+                   : bad("--output-filename takes the name of a folder, not '%s'", optarg);
     case 'v':
         options->verbose = 1;
         return -1;
@@ -346,6 +347,7 @@ int hly_options_parse(int argc, char **argv, struct hly_options *options)
                                           {"prefix-output", 0, 0, 'l'},
                                           {"prefix-timestamp", 0, 0, 'T'},
                                           {"prefix-output-with-timestamp", 0, 0, 'T'},
+                                          {"whole-lines", 0, 0, 'w'},
                                           {"output-filename", 1, 0, 'O'},
                                           {"timeout", 1, 0, 't'},
                                           {"env", 1, 0, 'x'},

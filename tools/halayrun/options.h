@@ -19,6 +19,7 @@ struct hly_options {
     int nranks; /* 0: as many as the hosts or the allocation have room for */
     int prefix;
     int timestamp; /* before it; with prefix */
+    int lines;     /* of different ranks do not mix */
     int verbose;
     int dry_run;
     int bind;       /* each rank to its share of the processors */

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +24,13 @@
 
 #include "note.h"
 
-enum { STREAM_BYTES = 8192, PREFIX_BYTES = 48, TURNS = 64 };
+enum { STREAM_BYTES = 8192, PREFIX_BYTES = 48, TURNS = 64, LINGER_MS = 100 };
+
+struct stream;
 
 struct sink {
-    int fd, broken;
+    int fd, broken, lossy;     /* lossy: that something was not written is said */
+    const struct stream *amid; /* the line that it has written last goes on; NULL: it has ended */
     size_t begin, end;
     char data[PIPE_BUF];
 };
@@ -35,6 +39,8 @@ struct stream {
     int fd;   /* -1: at its end */
     int file; /* what is read goes there, too; -1: nowhere */
     int rank;
+    int linger;       /* a part of a line that nothing follows is passed on */
+    int64_t since_ms; /* the last was read then */
     struct sink *sink;
     size_t begin, end;
     char data[STREAM_BYTES];
@@ -61,6 +67,7 @@ struct hly_output *hly_output_create(int nranks, int first, enum hly_marks marks
     for (int i = 0; i < o->nstreams; i++) {
         o->streams[i].fd = o->streams[i].file = -1;
         o->streams[i].rank = first + i / 2;
+        o->streams[i].linger = marks == HLY_MARK_NONE;
         o->streams[i].sink = &o->sinks[i % 2];
     }
     return o;
@@ -92,6 +99,20 @@ static int make_folder(const char *path)
     return mkdir(path, 0777) && errno != EEXIST ? cannot(path, "") : 0;
 }
 
+/* With those that it is in. */
+static int make_folders(const char *folder)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", folder);
+    for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        if (make_folder(path))
+            return -1;
+        *at = '/';
+    }
+    return make_folder(path);
+}
+
 int hly_output_digits(int nranks, int first)
 {
     return snprintf(NULL, 0, "%d", first + nranks - 1);
@@ -100,7 +121,7 @@ int hly_output_digits(int nranks, int first)
 int hly_output_folders(const char *folder, int nranks, int digits)
 {
     char path[PATH_MAX];
-    if (make_folder(folder))
+    if (make_folders(folder))
         return -1;
     for (int r = 0; r < nranks; r++) {
         snprintf(path, sizeof path, "%s/rank.%0*d", folder, digits, r);
@@ -113,7 +134,7 @@ int hly_output_folders(const char *folder, int nranks, int digits)
 int hly_output_keep(struct hly_output *o, const char *folder)
 {
     o->folder = folder;
-    return make_folder(folder);
+    return make_folders(folder);
 }
 
 /* Of a rank that is started again, what it printed before stays. */
@@ -163,6 +184,15 @@ static void keep(struct hly_output *o, struct stream *s, const char *data, size_
 
 /* ------------------------------------------------------------------ lines */
 
+/* In how many ms a part of a line is passed on as it is; -1: there is none that waits for it. */
+static int64_t lingers(const struct stream *s)
+{
+    if (!s->linger || s->fd < 0 || s->begin == s->end)
+        return -1;
+    const int64_t left = s->since_ms + LINGER_MS - hly_now_ms();
+    return left > 0 ? left : 0;
+}
+
 /* Bytes of the next piece to write: a line, or as much of one as there is room for. 0: none yet. */
 static size_t piece(const struct stream *s)
 {
@@ -171,9 +201,19 @@ static size_t piece(const struct stream *s)
     size_t most = PIPE_BUF - PREFIX_BYTES - 1, n = 0;
     if (newline)
         n = (size_t)(newline - (s->data + s->begin)) + 1;
-    else if (s->fd < 0 || held == STREAM_BYTES || held >= most)
+    else if (s->fd < 0 || held == STREAM_BYTES || held >= most || lingers(s) == 0)
         n = held;
     return n < most ? n : most;
+}
+
+/* A disk that is full costs what is printed, not the job. */
+static int lose(struct sink *sink)
+{
+    if (!sink->lossy)
+        hly_note("what the ranks print is not all written: %s", strerror(errno));
+    sink->lossy = 1;
+    sink->begin = sink->end = 0;
+    return 1;
 }
 
 static int sink_flush(struct sink *sink)
@@ -185,14 +225,12 @@ static int sink_flush(struct sink *sink)
         ssize_t n = write(sink->fd, sink->data + sink->begin, sink->end - sink->begin);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return 0;
-        if (n < 0) {
-            if (errno != EPIPE)
-                hly_note("what the ranks print cannot be written, and the job ends: %s",
-                         strerror(errno));
-            sink->broken = 1;
-        } else {
+        if (n > 0)
             sink->begin += (size_t)n;
-        }
+        else if (n < 0 && errno == EPIPE)
+            sink->broken = 1;
+        else
+            return lose(sink);
     }
     sink->begin = sink->end = 0;
     return 1;
@@ -211,19 +249,24 @@ static size_t mark(const struct hly_output *o, const struct stream *s, char *to)
     return n;
 }
 
-/* Moves pieces to the sink while they fit. One that is no whole line is made one: lines
- * never mix. */
+/* Moves pieces to the sink while they fit. Lines never mix: a piece that is no whole line is made
+ * one, with a mark at once, else where another stream comes next. */
 static void move(const struct hly_output *o, struct stream *s)
 {
     struct sink *sink = s->sink;
     size_t n;
     while ((n = piece(s)) > 0 && sink->end + n + PREFIX_BYTES + 1 <= sizeof sink->data) {
+        if (sink->amid && sink->amid != s)
+            sink->data[sink->end++] = '\n';
         sink->end += mark(o, s, sink->data + sink->end);
         memcpy(sink->data + sink->end, s->data + s->begin, n);
         s->begin += n;
         sink->end += n;
-        if (sink->data[sink->end - 1] != '\n')
+        sink->amid = sink->data[sink->end - 1] == '\n' ? NULL : s;
+        if (sink->amid && o->marks != HLY_MARK_NONE) {
             sink->data[sink->end++] = '\n';
+            sink->amid = NULL;
+        }
     }
     assert(sink->end <= sizeof sink->data);
 }
@@ -243,6 +286,7 @@ static int fill(struct hly_output *o, struct stream *s)
     if (n > 0) {
         keep(o, s, s->data + s->end, (size_t)n);
         s->end += (size_t)n;
+        s->since_ms = hly_now_ms();
         return 1;
     }
     close(s->fd);
@@ -283,6 +327,18 @@ int hly_output_poll(struct hly_output *o, struct pollfd *fds)
         if (o->streams[i].fd >= 0 && o->streams[i].sink->begin == o->streams[i].sink->end)
             fds[n++] = (struct pollfd){.fd = o->streams[i].fd, .events = POLLIN};
     return n;
+}
+
+int hly_output_due(const struct hly_output *o)
+{
+    int64_t next = -1;
+    for (int i = 0; i < o->nstreams; i++) {
+        const int64_t left = lingers(&o->streams[i]);
+        if (left >= 0 && !o->streams[i].sink->broken &&
+            o->streams[i].sink->begin == o->streams[i].sink->end && (next < 0 || left < next))
+            next = left;
+    }
+    return (int)next;
 }
 
 int hly_output_open(const struct hly_output *o)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* output.h - copies the ranks' output line by line, with "[rank] " in front or the time, too; cuts
- * lines above 4 KiB. */
+/* output.h - copies the ranks' output line by line, with "[rank] " in front or the time, too. Lines
+ * above 4 KiB are cut; without a mark only where another rank's come between. */
 #ifndef HALAYRUN_OUTPUT_H
 #define HALAYRUN_OUTPUT_H
 
@@ -14,7 +14,8 @@ enum hly_marks { HLY_MARK_NONE, HLY_MARK_RANK, HLY_MARK_TIME };
 struct hly_output *hly_output_create(int nranks, int first, enum hly_marks marks);
 void hly_output_destroy(struct hly_output *output); /* takes NULL */
 
-/* Makes FOLDER/rank.N for so many ranks from 0 on, N with so many digits at least. 0 or -1, said.
+/* Makes FOLDER, with those that it is in, and FOLDER/rank.N for so many ranks from 0 on, N with so
+ * many digits at least. 0 or -1, said.
  */
 int hly_output_folders(const char *folder, int nranks, int digits);
 /* That the last of these ranks has. */
@@ -30,6 +31,9 @@ int hly_output_pipes(struct hly_output *output, int rank, int *out, int *err);
 
 /* Fills in what to wait for; room for 2 * nranks + 2 is needed. */
 int hly_output_poll(struct hly_output *output, struct pollfd *fds);
+
+/* In how many ms hly_output_copy has something to do, whatever comes; -1: nothing. */
+int hly_output_due(const struct hly_output *output);
 
 /* Copies what can be copied without waiting. -1 once nobody reads the output any more. */
 int hly_output_copy(struct hly_output *output);

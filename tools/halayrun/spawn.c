@@ -64,7 +64,11 @@ int hly_find_program(const char *name, char path[HLY_PATH_BYTES])
     int error = hly_search_program(name, path);
     if (!error)
         return 0;
-    hly_note("cannot start '%s': %s", name, strerror(error));
+    const int here = error == ENOENT && *name && !strchr(name, '/') && !access(name, F_OK);
+    hly_note("cannot start '%s': %s%s", name, strerror(error),
+             here ? " on PATH; it is in this folder: give ./ in front of it, or the program that "
+                    "runs it (python)"
+                  : "");
     return error == ENOENT || error == ENOTDIR ? HLY_EXIT_MISSING : HLY_EXIT_REFUSED;
 }
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib.util
 import os
 import sys
@@ -12,7 +13,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from . import RELEASE, config, flags, probes
-from .launch import Arguments, environment, find_halayrun, is_elastic, launch, words_of
+from .launch import Arguments, environment, find_halayrun, is_elastic, launch, lines, words_of
 
 NAME = "horovodrun"
 _FRAMEWORKS = {
@@ -68,7 +69,6 @@ def parser() -> argparse.ArgumentParser:
     made = _Parser(
         prog=NAME,
         usage=f"{NAME} -np N [options] program [arguments...]",
-        allow_abbrev=False,
         description="Starts the ranks of a program: here, or by srun, jsrun, prterun or mpirun.",
     )
     alone: dict[str, Any] = {}
@@ -106,12 +106,23 @@ def _add_file(found: argparse.Namespace) -> None:
             setattr(found, dest, value)
 
 
+def _unknown(option: str) -> ValueError:
+    names = [name for flag in flags.FLAGS for name in flag.names]
+    near = difflib.get_close_matches(option.partition("=")[0], names, 1)
+    remedy = f"did you mean {near[0]}?" if near else f"see {NAME} --help"
+    return ValueError(f"there is no option {option}: {remedy}")
+
+
 def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
     """What horovodrun's own returns. words: those of this process if left out.
 
     ValueError: an option, or the --config-file, makes no sense.
     """
-    found = parser().parse_args(words)
+    found, unknown = parser().parse_known_args(words)
+    if unknown:
+        raise _unknown(unknown[0])
+    if found.command == ["--"]:
+        found.command = []
     if found.config_file is not None:
         _add_file(found)
     _together(found)
@@ -176,7 +187,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if not found.command:
             raise ValueError(f"say what to run: {NAME} -np N program [arguments...]")
         arguments = arguments_of(found)
-        command = [find_halayrun(), *words_of(arguments), *found.command]
+        command = [find_halayrun(), *lines(), *words_of(arguments), *found.command]
         env = environment(arguments)
         for note in flags.notes(vars(found)):
             print(f"{NAME}: {note}", file=sys.stderr)

@@ -8,6 +8,7 @@ would have no effect, and nobody would know.
 from __future__ import annotations
 
 import difflib
+import reprlib
 from typing import Any, Callable, NamedTuple
 
 from .flags import FLAGS, Flag
@@ -70,11 +71,28 @@ def _load(path: str) -> Any:
             f"--config-file {path} needs PyYAML, which is not installed: pip install pyyaml, or "
             "give its settings as options"
         ) from None
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc,unused-ignore]
+        """YAML has each key once; PyYAML would take the last."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            pairs = node.value if isinstance(node, yaml.MappingNode) else []
+            seen: set[str] = set()
+            for key in (key for key, _ in pairs if isinstance(key, yaml.ScalarNode)):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"{key.value} is there twice", problem_mark=key.start_mark
+                    )
+                seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
     try:
-        with open(path, encoding="utf-8") as file:
-            return yaml.safe_load(file)
+        with open(path, encoding="utf-8-sig") as file:
+            return yaml.load(file, Loader)
     except OSError as error:
         raise ValueError(f"--config-file {path}: {error.strerror}") from None
+    except RecursionError:
+        raise ValueError(f"{path}: this is nested too deeply for settings") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else path
@@ -92,10 +110,10 @@ def _value(flag: Flag, value: Any, where: str) -> Any:
     """As the option would take it."""
     if flag.take is None:
         if not isinstance(value, bool):
-            raise ValueError(f"{where} must be true or false, not {value!r}")
+            raise ValueError(f"{where} must be true or false, not {reprlib.repr(value)}")
         return value
     if isinstance(value, (bool, dict, list)):
-        raise ValueError(f"{where} must be one number or text, not {value!r}")
+        raise ValueError(f"{where} must be one number or text, not {reprlib.repr(value)}")
     try:
         return flag.take(str(value))
     except ValueError as error:
@@ -109,7 +127,7 @@ def _flag(dest: str) -> Flag:
 def _controller(path: str, value: Any) -> dict[str, Any]:
     name = str(value).lower()
     if name not in _CONTROLLERS:
-        raise ValueError(f"{path}: controller must be gloo or mpi, not {value!r}")
+        raise ValueError(f"{path}: controller must be gloo or mpi, not {reprlib.repr(value)}")
     return {f"use_{name}": True}
 
 
@@ -117,7 +135,7 @@ def _of_section(path: str, name: str, given: Any) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise ValueError(f"{path}: {name} must have keys of its own, not {given!r}")
+        raise ValueError(f"{path}: {name} must have keys of its own, not {reprlib.repr(given)}")
     found: dict[str, Any] = {}
     keys = SECTIONS[name]
     for key, value in given.items():

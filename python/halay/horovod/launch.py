@@ -8,6 +8,7 @@ hosts share, where others than this machine are named.
 
 from __future__ import annotations
 
+import codecs
 import os
 import pickle
 import shutil
@@ -46,6 +47,7 @@ FUNCTION = "function"
 _NAME, _NOTES, _NOTES_BYTES = "halayrun: ", 4, 16384
 _PLACES, _FIRST = "where the ranks were:", "the first error was that of"
 _SEEN_S = 60  # what another host has written is seen here by then, on the file systems of centres
+_CHUNK = 65536
 _END_S = 10  # halayrun ends its ranks in less
 
 
@@ -204,10 +206,32 @@ def _reason(notes: str) -> str:
     return "\n".join(said[: places[0]][-_NOTES:] + last)
 
 
+def _replaced() -> dict[str, Any]:
+    """Of "stdout" and "stderr" those that are none of the system's, as in a notebook."""
+    found = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+    return {
+        name: to
+        for name, to in found.items()
+        if to is not getattr(sys, f"__{name}__") and to is not None
+    }
+
+
+def lines() -> list[str]:
+    """Of halayrun's command line: lines of different ranks do not mix where they go to a file or a
+    program. To a terminal ranks write themselves: they see that it is one, as progress bars do."""
+    return [] if os.isatty(1) and os.isatty(2) and not _replaced() else ["--whole-lines"]
+
+
 def _copy(source: IO[bytes], to: Any) -> None:
-    for line in source:
-        to.write(line.decode(errors="replace"))
-        to.flush()
+    """What comes, at once: halayrun passes on whole lines, and a part of one that nothing follows.
+    Where it cannot be written the rest is read all the same, or the ranks would wait."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    while data := os.read(source.fileno(), _CHUNK):
+        try:
+            to.write(decoder.decode(data))
+            to.flush()
+        except Exception:
+            continue
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
@@ -226,12 +250,11 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
 
 def _run(words: Sequence[str], env: Mapping[str, str], **more: Any) -> int:
     """Its status. In a notebook, whose output is none of the system's, it is copied there."""
-    shown = {
-        name: getattr(sys, name)
-        for name in ("stdout", "stderr")
-        if getattr(sys, name) is not getattr(sys, f"__{name}__") and getattr(sys, name) is not None
-    }
+    shown = _replaced()
     more.update(dict.fromkeys(shown, subprocess.PIPE))
+    if len(shown) == 2 and shown["stdout"] is shown["stderr"]:
+        more["stderr"] = subprocess.STDOUT
+        del shown["stderr"]
     process = subprocess.Popen(words, env=dict(env), **more)
     threads = [
         threading.Thread(target=_copy, args=(getattr(process, name), to), daemon=True)
@@ -250,7 +273,7 @@ def _start(command: Sequence[str], env: Mapping[str, str], **more: Any) -> tuple
     """Runs halayrun: its exit status, and the last it has said itself, without its own name."""
     notes = os.memfd_create("halayrun")
     try:
-        words = [command[0], "--notes-fd", str(notes), *command[1:]]
+        words = [command[0], "--notes-fd", str(notes), *lines(), *command[1:]]
         status = _run(words, env, pass_fds=[notes], **more)
         said = os.pread(notes, _NOTES_BYTES, max(0, os.fstat(notes).st_size - _NOTES_BYTES))
     finally:
