@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HOROVOD_AUTOTUNE in a training: it searches, keeps what it finds, and changes no parameter."""
+
+import hashlib
+import sys
+
+import pytest
+import torch
+from conftest import halayrun
+
+STEPS = 90
+
+
+def train() -> None:
+    import horovod.torch as hvd
+
+    hvd.init()
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64, dtype=torch.float64) for _ in range(12)))
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.01), model.named_parameters()
+    )
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    data = torch.Generator().manual_seed(hvd.rank())
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        model(torch.randn(4, 64, dtype=torch.float64, generator=data)).square().mean().backward()
+        optimizer.step()
+    flat = torch.cat([p.detach().flatten() for p in model.parameters()])
+    digest = hashlib.sha256(flat.numpy().tobytes()).hexdigest()
+    assert set(hvd.allgather_object(digest)) == {digest}
+    if hvd.rank() == 0:
+        print("parameters", digest, flush=True)
+    hvd.shutdown()
+
+
+def job(env: dict[str, str]) -> tuple[str, str]:
+    """The parameters that a job of two ranks ends with, and all that it prints."""
+    status, text = halayrun(2, ["--horovod", sys.executable, __file__], env=env)
+    assert status == 0, text
+    return next(line for line in text.splitlines() if line.startswith("parameters")), text
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return {
+        "HOROVOD_AUTOTUNE": "1",
+        "HOROVOD_AUTOTUNE_LOG": str(tmp_path / "log.csv"),
+        "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": "1",
+        "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": "1",
+        "HALAY_CALIBRATION": str(tmp_path / "kept"),
+    }
+
+
+def test_the_next_job_begins_with_what_was_found(settings, tmp_path):
+    plain, text = job({})
+    assert "autotune" not in text
+    found, text = job(settings)
+    assert found == plain  # of two ranks: no sum has another order
+    assert text.count("halay: autotune: 24 tensors, 399360 bytes: groups of") == 1
+    kept = list((tmp_path / "kept").iterdir())
+    assert len(kept) == 1 and f"kept in {kept[0]}" in text
+    lines = (tmp_path / "log.csv").read_text().splitlines()
+    assert lines[0].split(",")[-2:] == ["tensor_fusion_threshold", "score"]
+    assert len(lines) >= 4 and all(float(line.split(",")[-1]) > 0 for line in lines[1:])
+
+    again, text = job(settings)
+    assert again == plain
+    assert "as kept by an earlier job" in text
+    assert (tmp_path / "log.csv").read_text().splitlines() == lines  # nothing was measured
+
+
+def test_a_setting_that_makes_no_sense():
+    status, text = halayrun(
+        2, ["--horovod", sys.executable, __file__], env={"HALAY_AUTOTUNE": "maybe"}
+    )
+    assert status != 0
+    assert "HALAY_AUTOTUNE is 'maybe'; it takes 1, 0 (the default), or again" in text
+
+
+if __name__ == "__main__":
+    train()
