@@ -18,6 +18,13 @@ run "$HALAYRUN" --notes-fd 9 -np 1 sh -c 'echo said >&2; if [ -e /proc/self/fd/9
 expect 3 "--notes-fd"
 [[ $(cat notes) =~ ^"halayrun: rank 0 (pid "[0-9]*" on "[^$'\n']*") exited with status 3"$ ]] || fail "the notes: $(cat notes)"
 [ "$(grep -v '^said$' err)" = "$(cat notes)" ] || fail "they differ from the notes"
+# It ends with the program that has started it so.
+bash -c '"$HALAYRUN" --notes-fd 9 -np 2 sleep '1000.$mark' & echo $! >runs; wait' >out 2>err 9>notes </dev/null &
+until_true sleeping 2
+kill -KILL $!
+until_true eval '! kill -0 $(<runs) 2>/dev/null'
+says err "signal 15 (SIGTERM): ending the job"
+nothing_left
 # A process that outlives its job is told that the launcher is gone.
 "$HALAYRUN" -np 1 printenv >variables
 readarray -t variables < <(grep '^PMIX_' variables)

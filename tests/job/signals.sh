@@ -26,6 +26,18 @@ stop QUIT 131 "" 4
 stop TERM 143 "trap '' TERM INT;" 4
 stop INT 130 "trap '' TERM INT;" 4
 
+# Ctrl-C that a program between the terminal and halayrun passes on is one: ranks have time.
+"$HALAYRUN" -np 2 bash -c 'trap "sleep 0.1; echo saved; exit" INT; touch up.$PMIX_RANK; while :; do sleep 0.05; done' >out 2>err </dev/null &
+until_true test -e up.0 -a -e up.1
+kill -INT $! && kill -TERM $!
+wait $!
+status=$?
+expect 130 "SIGINT and SIGTERM at once"
+[ "$(cat out)" = "saved
+saved" ] || fail "a second signal at once cost the ranks their time: $(cat out)"
+nothing_left
+rm up.?
+
 # SIGUSR1 goes to the ranks and leaves their children alone.
 "$HALAYRUN" -np 2 bash -c 'sleep 1000.'$mark' & trap "echo got \$PMIX_RANK; kill -0 \$! && exit 0" USR1
     touch up.$PMIX_RANK; while :; do sleep 0.05; done' >out 2>err </dev/null &

@@ -303,6 +303,30 @@ def test_bad_arguments():
                  {"use_gloo": True, "use_mpi": True}, {"hosts": "a", "hostfile": "b"}):  # fmt: skip
         with pytest.raises(ValueError):
             launch.run(gather, (1,), **more)
+    with pytest.raises(ValueError, match="runs a function, not None"):
+        launch.run(None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("num_proc", 2.0, "num_proc must be a whole number from 1 on, not '2.0'"),
+        ("num_proc", True, "num_proc must be a whole number from 1 on, not 'True'"),
+        ("start_timeout", -1, "start_timeout must be a whole number from 1 on"),
+        ("ssh_port", 70000, "ssh_port must be a whole number from 1 to 65535"),
+        ("hosts", ["localhost:2"], r"hosts must be a text, not \['localhost:2'\]"),
+        ("hosts", "", "hosts must not be empty"),
+        ("cooldown_range", 3, "cooldown_range must be two numbers of seconds, not 3"),
+    ],
+)
+def test_what_makes_no_sense(name, value, text):
+    with pytest.raises(ValueError, match=text):
+        launch.run(who, ("x",), **{name: value})
+
+
+def test_what_makes_sense_all_the_same():
+    """A number that is a text, as of the environment, and one interface that is one."""
+    assert launch.run(who, ("x",), num_proc="2", network_interfaces="lo") == ["x0", "x1"]
 
 
 def test_elastic_options(monkeypatch):

@@ -32,7 +32,14 @@
 #include "starters.h"
 #include "words.h"
 
-enum { SILENT_MS = 5000, QUIET_MS = 250, GIVE_UP_MS = 5000, STOPPED_LOOKS = 10, WAKE_MS = 1000 };
+enum {
+    SILENT_MS = 5000,
+    QUIET_MS = 250,
+    GIVE_UP_MS = 5000,
+    STOPPED_LOOKS = 10,
+    WAKE_MS = 1000,
+    SAME_MS = 200
+};
 
 /* ------------------------------------------------------------------ signals to ranks */
 
@@ -82,17 +89,21 @@ void hly_job_end(struct hly_job *job, int exit_status, int grace_ms)
     job->silent_ms = job->kill_ms + SILENT_MS;
 }
 
-/* A terminal has sent its signal to the rank in halayrun's own group already. */
+/* A terminal has sent its signal to the rank in halayrun's own group already. One that comes at
+ * once again is the same: what has started halayrun had it from the terminal, too, and passes it
+ * on. */
 static void interrupt(struct hly_job *job, int number, int from_terminal)
 {
-    int again = job->ending;
-    if (hly_agent_leaves(job, number))
+    const int again = job->ending;
+    const int64_t now = hly_now_ms();
+    if (hly_agent_leaves(job, number) || (job->signal_ms && now - job->signal_ms < SAME_MS))
         return;
+    job->signal_ms = now;
     hly_job_end(job, HLY_EXIT_SIGNAL + number, 0);
     job->interrupted = 1;
     job->term_ms = 0;
     if (again) {
-        job->kill_ms = hly_now_ms();
+        job->kill_ms = now;
         return;
     }
     if (number != SIGPIPE)

@@ -74,6 +74,7 @@ struct hly_job {
     int ending;        /* the job is being ended before its ranks end by themselves */
     int stopped_looks; /* seconds for which all ranks that are left have been stopped */
     int interrupted;   /* ... because of a signal to halayrun */
+    int64_t signal_ms; /* the last of these; 0: none */
     int exit_status;
     int64_t term_ms, kill_ms, silent_ms, timeout_ms, orphans_ms, stopped_ms; /* when to do what; 0:
                                                                                  never */

@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,7 +46,8 @@ static const char help[] =
     "  --record FOLDER      write the ranks' flight records there if the job fails\n"
     "  --timeout S          end the job after S seconds\n"
     "  -v, --verbose        say what is started and how it ended\n"
-    "  --notes-fd N         what halayrun says itself goes to this descriptor, too\n"
+    "  --notes-fd N         what halayrun says itself goes to this descriptor, too; the job ends\n"
+    "                       with the process that has started it\n"
     "  --help, --version\n"
     "\n"
     "Rank 0 reads halayrun's standard input, the others read nothing.\n"
@@ -52,7 +55,8 @@ static const char help[] =
     "SIGTERM,\n"
     "and 1 s later SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on and end the job "
     "within\n"
-    "2 s (a second one at once); SIGUSR1 and SIGUSR2 are passed on. Processes that ranks have "
+    "2 s (a second one, 0.2 s later, at once); SIGUSR1 and SIGUSR2 are passed on. Processes that "
+    "ranks have "
     "started\n"
     "end with the job, also if halayrun is killed, unless they left their rank's process group\n"
     "(setsid). A job that was handed over ends as its launcher ends jobs.\n"
@@ -119,6 +123,7 @@ static int copy_notes(const char *text)
         return bad("--notes-fd takes the number of an open descriptor that can be written, from 3 "
                    "on, not '%s'",
                    text);
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* kept by what halayrun becomes */
     return -1;
 }
 

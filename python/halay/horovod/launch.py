@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import os
 import pickle
+import reprlib
 import shutil
 import socket
 import subprocess
@@ -59,6 +60,8 @@ def dumps(value: object) -> bytes:
 def _check_call(function: Any, both_controllers: bool, both_places: bool) -> None:
     """ValueError: run()'s arguments make no sense. A function of a notebook or a script is nobody's
     module's: only cloudpickle takes it along."""
+    if not callable(function):
+        raise ValueError(f"horovod.run() runs a function, not {reprlib.repr(function)}")
     if both_controllers:
         raise ValueError("use_gloo and use_mpi exclude each other")
     if both_places:
@@ -71,6 +74,26 @@ def _check_call(function: Any, both_controllers: bool, both_places: bool) -> Non
             "function of a notebook, a script or another function: pip install cloudpickle, or "
             "put it into a module"
         )
+
+
+def _taken(given: dict[str, Any]) -> dict[str, Any]:
+    """Numbers and texts as horovodrun takes them. ValueError: one makes no sense."""
+    made = dict(given)
+    for flag in flags.FLAGS:
+        value = given.get(flag.dest)
+        if value is None or flag.take is None or isinstance(value, (list, tuple, set)):
+            continue
+        try:
+            made[flag.dest] = flag.take(str(value))
+        except ValueError as error:
+            raise ValueError(f"{flag.dest} {error}") from None
+    for name in ("hosts", "hostfile", "output_filename", "host_discovery_script"):
+        if isinstance(given[name], (list, tuple, set)):
+            raise ValueError(f"{name} must be a text, not {reprlib.repr(given[name])}")
+    cooldown = given["cooldown_range"]
+    if cooldown is not None and (not isinstance(cooldown, (list, tuple)) or len(cooldown) != 2):
+        raise ValueError(f"cooldown_range must be two numbers of seconds, not {cooldown!r}")
+    return made
 
 
 class Arguments:
@@ -364,6 +387,16 @@ def _old(old: Any, name: str, new: Any) -> Any:
     return old
 
 
+def _nics(*given: Any) -> list[str] | None:
+    """Of one, of several with commas between, or of a list."""
+    names = [
+        part
+        for nics in given
+        for part in (nics.split(",") if isinstance(nics, str) else nics or ())
+    ]
+    return [name for name in names if name] or None
+
+
 class _Call:
     """func(*args, **kwargs), as something that pickle takes too."""
 
@@ -415,7 +448,6 @@ def run(
     ValueError: arguments that make no sense; OSError: no folder for the results.
     """
     _check_call(func, bool(use_gloo and use_mpi), hosts is not None and hostfile is not None)
-    nics = [*(network_interface or "").split(","), *(network_interfaces or ())]
     given = {
         "num_proc": _old(np, "np", num_proc),
         "run_func": _Call(func, tuple(args), dict(kwargs or {})),
@@ -435,12 +467,11 @@ def run(
         "verbose": verbose,
         "use_mpi": use_mpi or None,
         "mpi_args": mpi_args,
-        "nics": [nic for nic in nics if nic] or None,
+        "nics": _nics(network_interface, network_interfaces),
         "executable": executable,
     }
     arguments = Arguments()
-    for name, value in given.items():
-        setattr(arguments, name, value)
+    arguments.__dict__.update(_taken(given))
     results = launch(arguments)
     assert results is not None
     return results
