@@ -100,6 +100,7 @@ static void fill(const struct halay_boot *boot, halay_boot_info_t *info)
     const char *by = launcher(&announced);
     info->rank = id->rank;
     info->epoch = boot->life.epoch;
+    info->kept_alike = boot->life.epoch == 1 ? id->alike : 0; /* later ones exchange nothing */
     memcpy(info->job, id->table.job, sizeof info->job);
     memcpy(info->secret, id->table.secret, sizeof info->secret);
     hly_boot_places_info(&id->table.places, info);
@@ -120,7 +121,8 @@ static void secret_mix(uint8_t secret[16])
 }
 
 /* The first open: claims the identity, then asks for it. Only one thread is in here. */
-static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns, int processors)
+static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns,
+                      const halay_boot_info_t *info)
 {
     int announced;
     if (!pmix_probe(&announced)) {
@@ -144,7 +146,7 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns, int 
         hly_boot_say(log, 0, "out of memory while joining the job");
         rc = HALAY_ENOMEM;
     }
-    rc = rc ? rc : hly_pmix_join(log, deadline_ns, processors, &self.id);
+    rc = rc ? rc : hly_pmix_join(log, deadline_ns, info, &self.id);
     if (!rc && self.id.stays && atexit(at_exit)) {
         hly_pmix_leave();
         self.id.stays = false;
@@ -167,7 +169,7 @@ static int pmix_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadlin
     int rc = hly_boot_life_begin(&self.life, &log, self.id.rank, info, boot);
     if (rc)
         return rc;
-    rc = self.joined == 1 ? HALAY_OK : first_open(&log, deadline_ns, info->processors);
+    rc = self.joined == 1 ? HALAY_OK : first_open(&log, deadline_ns, info);
     if (rc) {
         hly_boot_life_failed(&self.life);
         return rc;

@@ -20,6 +20,7 @@ struct hly_pmix_table {
     const void *at;
     size_t bytes;
     uint8_t secret[16], job[16];
+    uint64_t kept;                 /* as in the records */
     struct hly_boot_places places; /* points into it */
 };
 
@@ -28,12 +29,14 @@ struct hly_pmix_identity {
     int rank, nranks;
     int listen_fd;
     bool stays; /* the PMIx life is not over: hly_pmix_leave */
+    int alike;  /* 1: all ranks have the same rows that were kept; -1: they do not */
     struct hly_pmix_table table;
 };
 
 /* What the records say, in memory of this process. */
 struct hly_pmix_records {
     uint8_t secret[16], job[16];
+    uint64_t kept; /* of all ranks, as of halay_boot_info_t; 0: of none, or not of all */
     struct hly_boot_places places; /* points to what follows */
     struct hly_boot_run *runs;
     struct hly_boot_node *nodes;
@@ -58,8 +61,8 @@ void hly_pmix_table_unmap(struct hly_pmix_table *table);
 const char *hly_pmix_server(void);
 
 /* The one PMIx life of the process: init, one exchange, finalize (but see id->stays). Fills *id. */
-int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns, int processors,
-                  struct hly_pmix_identity *id);
+int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
+                  const halay_boot_info_t *info, struct hly_pmix_identity *id);
 void hly_pmix_leave(void);
 
 #endif

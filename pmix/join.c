@@ -319,6 +319,7 @@ static int settle(struct joining *j, struct hly_pmix_identity *id)
         rc = hly_pmix_table_map(j->log, fd, id->nranks, &id->table);
     if (fd >= 0)
         close(fd);
+    id->alike = !rc && id->table.kept == node->kept ? 1 : -1;
     return rc;
 }
 
@@ -447,15 +448,16 @@ static const char *of_a_container(void)
            "without --net), or ";
 }
 
-int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns, int processors,
-                  struct hly_pmix_identity *id)
+int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
+                  const halay_boot_info_t *info, struct hly_pmix_identity *id)
 {
     struct heard heard = {.log = log};
     const struct hly_boot_log ears = {hear, &heard};
     struct joining j = {.log = &ears, .deadline_ns = deadline_ns};
     memset(id, 0, sizeof *id);
     id->listen_fd = -1;
-    j.node.processors = processors;
+    j.node.processors = info->processors;
+    j.node.kept = info->kept;
     j.node.begin_ns = hly_node_now_ns();
     j.node.half_ns = j.node.begin_ns + deadline_ns / 2;
     j.node.end_ns = j.node.begin_ns + deadline_ns;

@@ -82,6 +82,7 @@ void hly_node_word_init(const struct hly_node *node, enum hly_node_type type,
     word->address = node->address;
     word->apart = node->apart[0] != 0;
     memcpy(word->host, node->host, sizeof word->host);
+    word->kept = node->kept;
     const uint64_t now = hly_node_now_ns();
     word->left_ns = now < node->end_ns ? node->end_ns - now : 0;
 }
@@ -285,6 +286,7 @@ static void take_seat(struct hly_node *node, struct hly_node_guest *g,
     hly_node_word_init(node, HLY_NODE_LISTED, &word);
     seat->port = hello->address.port;
     seat->process = hello->process;
+    seat->kept = hello->kept;
     seat->state = hly_node_send(g->fd, &word, -1) ? HLY_SEAT_LISTED : HLY_SEAT_ALONE;
 }
 
@@ -507,7 +509,8 @@ int hly_node_first_meet(struct hly_node *node)
         rc = hly_listen_open(node->log, &node->address, &node->listen_fd);
     if (rc)
         return rc;
-    node->seats[0] = (struct hly_node_seat){HLY_SEAT_LISTED, node->address.port, {0}};
+    node->seats[0] = (struct hly_node_seat){
+        .state = HLY_SEAT_LISTED, .port = node->address.port, .kept = node->kept};
     hly_proc_self(&node->seats[0].process);
     gather(node);
     if (node->apart[0] && node->nlocal > 1)

@@ -20,7 +20,7 @@
 #define HLY_NODE_MAGIC 0x31444e59414c4148ull /* "HALAYND1" on a little-endian machine */
 
 enum {
-    HLY_NODE_VERSION = 2,
+    HLY_NODE_VERSION = 3,
     HLY_NODE_DOORS = 4, /* names tried in turn, since a stranger may hold one */
     HLY_NODE_HOST = 48,
     HLY_NODE_LIBRARY = 24,
@@ -49,6 +49,7 @@ struct hly_node_word {
     char text[HLY_NODE_TEXT];
     halay_process_t process;
     uint64_t left_ns; /* until this rank's deadline */
+    uint64_t kept;    /* as of halay_boot_info_t */
 };
 
 enum hly_node_role { HLY_ROLE_NONE = 0, HLY_ROLE_FIRST, HLY_ROLE_MEMBER, HLY_ROLE_ALONE };
@@ -64,6 +65,7 @@ struct hly_node_seat {
     enum { HLY_SEAT_EMPTY = 0, HLY_SEAT_LISTED, HLY_SEAT_ALONE } state;
     uint16_t port; /* network order */
     halay_process_t process;
+    uint64_t kept;
 };
 
 struct hly_node {
@@ -74,6 +76,7 @@ struct hly_node {
     int nranks, nlocal;
     const uint32_t *local; /* rising; local[0] is the first rank */
     int processors;        /* 0: not known */
+    uint64_t kept;         /* as of halay_boot_info_t */
     char host[HLY_NODE_HOST], library[HLY_NODE_LIBRARY];
     char apart[HLY_SHARE_WHY];          /* why this rank can share no memory; empty: it can */
     uint64_t begin_ns, half_ns, end_ns; /* of the monotonic clock */

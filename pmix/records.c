@@ -17,11 +17,11 @@
 
 #include "records.h"
 
-#define RECORD_KEY "halay.node.3" /* the number is the record's version */
+#define RECORD_KEY "halay.node.4" /* the number is the record's version */
 
 #define STAY_NS 500000000ull
 
-enum { RECORD_VERSION = 3 };
+enum { RECORD_VERSION = 4 };
 
 struct record {
     char library[HLY_NODE_LIBRARY]; /* first in all versions: its build is compared before all else
@@ -30,6 +30,7 @@ struct record {
     uint8_t family, fabrics; /* of the address */
     uint32_t nranks;
     uint64_t nonce;     /* of rank 0's node: tells two jobs of one name apart */
+    uint64_t kept;      /* of all its ranks; 0: of none, or not of all */
     uint8_t secret[16]; /* of rank 0's node */
     char host[HLY_NODE_HOST];
     uint8_t ip[16];
@@ -38,8 +39,8 @@ struct record {
         uint16_t port, flags; /* network order; flags: none yet */
     } ranks[];
 };
-_Static_assert(sizeof(struct record) == 120 && sizeof(((struct record *)0)->ranks[0]) == 8,
-               "a node's record is 120 + 8 bytes a rank");
+_Static_assert(sizeof(struct record) == 128 && sizeof(((struct record *)0)->ranks[0]) == 8,
+               "a node's record is 128 + 8 bytes a rank");
 
 static uint32_t list_ranks(const struct hly_node *node, struct record *record)
 {
@@ -58,6 +59,14 @@ static uint32_t list_ranks(const struct hly_node *node, struct record *record)
     return n;
 }
 
+static uint64_t kept_by_all(const struct hly_node *node)
+{
+    for (int i = 1; node->role == HLY_ROLE_FIRST && i < node->nlocal; i++)
+        if (node->seats[i].state == HLY_SEAT_LISTED && node->seats[i].kept != node->kept)
+            return 0;
+    return node->kept;
+}
+
 int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *node)
 {
     struct record *record = calloc(1, sizeof *record + (size_t)node->nlocal * 8);
@@ -68,6 +77,7 @@ int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *n
     memcpy(record->library, node->library, sizeof record->library);
     record->family = node->address.family;
     record->fabrics = node->address.fabrics;
+    record->kept = kept_by_all(node);
     record->nranks = list_ranks(node, record);
     if (node->processors && record->nranks > (uint32_t)node->processors)
         record->fabrics |=
@@ -81,7 +91,7 @@ int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *n
         return HALAY_EBOOT;
     }
     size_t bytes = sizeof *record + (size_t)record->nranks * 8;
-    assert(bytes == 120 + 8 * (size_t)record->nranks && record->nranks <= (uint32_t)node->nlocal);
+    assert(bytes == 128 + 8 * (size_t)record->nranks && record->nranks <= (uint32_t)node->nlocal);
     hly_boot_say(log, 2, "rank %u puts a record of %zu bytes", node->rank, bytes);
     memset(&value, 0, sizeof value);
     value.type = PMIX_BYTE_OBJECT;
@@ -235,7 +245,9 @@ static int find_nodes(struct hly_pmix_reading *r, struct hly_pmix_records *to, i
             snprintf(nonce, sizeof nonce, "%016llx", (unsigned long long)record->nonce);
             hly_boot_hash(parts, 2, to->job);
             memcpy(to->secret, record->secret, sizeof to->secret);
+            to->kept = record->kept;
         }
+        to->kept = to->kept == record->kept ? to->kept : 0;
         rc = add_node(r->log, record, to, node_of, &room);
         PMIX_VALUE_RELEASE(value);
         if (rc)

@@ -17,11 +17,12 @@
 
 #define TABLE_MAGIC 0x3142544e59414c48ull /* "HLAYNTB1" on a little-endian machine */
 
-enum { TABLE_VERSION = 2, SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE };
+enum { TABLE_VERSION = 3, SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE };
 
 struct head {
     uint64_t magic, bytes;
     uint32_t version, nranks, nnodes, nruns, nprocesses, unused;
+    uint64_t kept;
     uint8_t secret[16], job[16];
 };
 
@@ -39,7 +40,8 @@ static struct head head_of(const struct hly_pmix_records *r)
                         .nranks = (uint32_t)r->places.nranks,
                         .nnodes = (uint32_t)r->places.nnodes,
                         .nruns = (uint32_t)r->places.nruns,
-                        .nprocesses = (uint32_t)r->places.nprocesses};
+                        .nprocesses = (uint32_t)r->places.nprocesses,
+                        .kept = r->kept};
     memcpy(head.secret, r->secret, sizeof head.secret);
     memcpy(head.job, r->job, sizeof head.job);
     head.bytes = table_bytes(&head);
@@ -117,6 +119,7 @@ static bool read_table(struct hly_pmix_table *table, int nranks)
                    "what follows is aligned");
     memcpy(table->secret, head.secret, sizeof table->secret);
     memcpy(table->job, head.job, sizeof table->job);
+    table->kept = head.kept;
     return hly_boot_places_valid(&table->places);
 }
 

@@ -60,7 +60,7 @@ void hly_boot_answer_mac(const struct hly_boot_key *key, const struct hly_boot_g
     hly_mac(key->secret, pieces, 5, mac);
 }
 
-void hly_boot_describe(const char *name, int processors, struct hly_boot_hello *me)
+void hly_boot_describe(const char *name, const halay_boot_info_t *info, struct hly_boot_hello *me)
 {
     struct stat net;
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -68,7 +68,8 @@ void hly_boot_describe(const char *name, int processors, struct hly_boot_hello *
     me->version = HLY_BOOT_VERSION;
     me->bytes = sizeof *me;
     me->pid = (uint32_t)getpid();
-    me->processors = (uint32_t)processors;
+    me->processors = info ? (uint32_t)info->processors : 0;
+    me->kept = info ? info->kept : 0;
     me->uid = (uint32_t)geteuid();
     hly_proc_self(&me->process);
     if (gethostname(me->host, sizeof me->host - 1) || !me->host[0])

@@ -27,7 +27,7 @@
 #define HLY_BOOT_NOBODY UINT32_MAX            /* no rank */
 
 enum {
-    HLY_BOOT_VERSION = 7,
+    HLY_BOOT_VERSION = 8,
     HLY_BOOT_RANKS_MAX = 65536,
     HLY_BOOT_TEXT_BYTES = 1024,
     HLY_BOOT_LOST_RUNS = 16
@@ -35,8 +35,8 @@ enum {
 
 /* Of an answer: the payload is the table; and ranks may change from one meeting to the next. Rank
  * 0's connection stays open then, and brings how many newcomers wait, whenever that has changed, as
- * a uint32_t. */
-enum { HLY_BOOT_JOINED = 1, HLY_BOOT_CHANGES = 2 };
+ * a uint32_t. ALIKE: all ranks have the same `kept`. */
+enum { HLY_BOOT_JOINED = 1, HLY_BOOT_CHANGES = 2, HLY_BOOT_ALIKE = 4 };
 /* Of a refusal: its text is in the holder's log; the job ends. */
 enum { HLY_BOOT_SAID = 1, HLY_BOOT_OVER = 2 };
 #define HLY_BOOT_AGENT UINT32_MAX /* slot of a hello: a launcher, with `nranks` places */
@@ -79,6 +79,7 @@ struct hly_boot_hello {
     uint64_t epoch;     /* that it was in last; 0: none */
     uint32_t slot, was; /* which of the launcher's processes; its rank in that epoch */
     struct hly_boot_lost lost[HLY_BOOT_LOST_RUNS]; /* first > last: none */
+    uint64_t kept;                                 /* as of halay_boot_info_t */
     uint8_t mac[32];
 };
 
@@ -94,13 +95,14 @@ struct hly_boot_answer {
     uint8_t secret[16]; /* zeros where HALAY_SECRET is: then it is derived */
     uint8_t mac[32];
 };
-_Static_assert(sizeof(struct hly_boot_greeting) == 48 && sizeof(struct hly_boot_hello) == 608 &&
+_Static_assert(sizeof(struct hly_boot_greeting) == 48 && sizeof(struct hly_boot_hello) == 616 &&
                    sizeof(struct hly_boot_answer) == 120,
                "no padding on the wire");
 
 struct hly_boot_identity {
     int rank, nranks, listen_fd;
     bool changes; /* HLY_BOOT_CHANGES */
+    int alike;    /* HLY_BOOT_ALIKE: 1 or -1 */
     uint64_t epoch;
     uint8_t job[16], secret[16];
     struct hly_boot_places places; /* points to what follows */
@@ -115,8 +117,9 @@ uint64_t hly_boot_now_ns(void);
 /* HALAY_EBOOT, logged. */
 int hly_boot_random(const struct hly_boot_log *log, void *bytes, size_t n);
 /* Fills what a hello says of this process: its machine, host, pid, library. Where it can share no
- * memory its machine is `name`, and nobody else's. */
-void hly_boot_describe(const char *name, int processors, struct hly_boot_hello *hello);
+ * memory its machine is `name`, and nobody else's. info: of its caller; NULL: it is no rank. */
+void hly_boot_describe(const char *name, const halay_boot_info_t *info,
+                       struct hly_boot_hello *hello);
 /* "rank 3 (pid 7 on host)" */
 const char *hly_boot_who(const struct hly_boot_hello *hello, char text[128]);
 

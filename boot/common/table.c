@@ -155,6 +155,14 @@ static char *write_table(const struct hly_boot_hello *hellos, int nranks, const 
     return to;
 }
 
+static bool alike(const struct hly_boot_hello *hellos, int nranks)
+{
+    for (int r = 1; r < nranks; r++)
+        if (hellos[r].kept != hellos[0].kept)
+            return false;
+    return true;
+}
+
 int hly_boot_table_write(struct hly_boot_hello *hellos, int nranks, struct hly_boot_answer *answer,
                          struct hly_boot_table *table)
 {
@@ -169,6 +177,7 @@ int hly_boot_table_write(struct hly_boot_hello *hellos, int nranks, struct hly_b
     for (int r = 0; r < nranks; r++)
         count[node_of[r]]++;
     mark_oversubscribed(hellos, nranks, node_of, firsts, count);
+    answer->joined |= alike(hellos, nranks) ? HLY_BOOT_ALIKE : 0;
     table->bytes = malloc(bytes + (size_t)nranks * sizeof(struct hly_boot_process));
     table->parts = malloc((size_t)nranks * sizeof table->parts[0]);
     if (!table->bytes || !table->parts)
@@ -276,6 +285,7 @@ int hly_boot_table_read(const struct hly_boot_key *key, const struct hly_boot_an
         return rc;
     }
     id->changes = answer->joined & HLY_BOOT_CHANGES;
+    id->alike = answer->joined & HLY_BOOT_ALIKE ? 1 : -1;
     memcpy(id->job, answer->job, sizeof id->job);
     memcpy(id->secret, answer->secret, sizeof id->secret);
     if (key->has_secret) {

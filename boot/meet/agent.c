@@ -109,7 +109,7 @@ static int say_hello(halay_launch_t *a, uint64_t end_ns)
     a->fd = hly_meet_place_call(&a->log, &place, &a->key, "this agent", end_ns, &greeting);
     if (a->fd < 0)
         return HALAY_EBOOT;
-    hly_boot_describe("agent", 0, &hello);
+    hly_boot_describe("agent", NULL, &hello);
     snprintf(hello.host, sizeof hello.host, "%.63s", a->params.host);
     hello.rank = hello.was = HLY_BOOT_NOBODY;
     hello.nranks = (uint32_t)a->params.nranks;

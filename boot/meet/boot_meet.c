@@ -168,14 +168,15 @@ static int prepare(struct caller *c)
     return HALAY_OK;
 }
 
-static int open_again(const struct hly_boot_log *log, uint64_t deadline_ns, int processors)
+static int open_again(const struct hly_boot_log *log, uint64_t deadline_ns,
+                      const halay_boot_info_t *info)
 {
     struct caller c = {.log = log, .end_ns = hly_boot_now_ns() + deadline_ns};
     int rc = prepare(&c);
     if (rc)
         return rc;
     hear_no_more();
-    hly_boot_describe(c.guest, processors, &c.hello);
+    hly_boot_describe(c.guest, info, &c.hello);
     rc = ask(&c);
     explicit_bzero(&c.key, sizeof c.key);
     return rc;
@@ -185,6 +186,7 @@ static void fill(halay_boot_info_t *info)
 {
     info->rank = self.id.rank;
     info->epoch = self.id.epoch;
+    info->kept_alike = self.id.alike;
     memcpy(info->job, self.id.job, sizeof info->job);
     memcpy(info->secret, self.id.secret, sizeof info->secret);
     hly_boot_places_info(&self.id.places, info);
@@ -204,7 +206,7 @@ static int meet_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadlin
     int rc = hly_boot_life_begin(&self.life, &log, self.id.rank, info, boot);
     if (rc)
         return rc;
-    rc = open_again(&log, deadline_ns, info->processors);
+    rc = open_again(&log, deadline_ns, info);
     if (rc) {
         hly_boot_life_failed(&self.life);
         return rc;
@@ -265,7 +267,7 @@ static void meet_leave(halay_boot_t *boot)
     char *payload;
     if (!boot->id.changes || prepare(&c))
         return;
-    hly_boot_describe(c.guest, 0, &c.hello);
+    hly_boot_describe(c.guest, NULL, &c.hello);
     c.hello.nranks = 0;
     const struct hly_boot_visit visit = {&log, &c.key, c.guest, c.holder, c.end_ns, NULL};
     const int fd = hly_meet_place_call(&log, &c.place, &c.key, c.guest, c.end_ns, &greeting);

@@ -39,7 +39,7 @@ static void forked(void)
 }
 
 static int meet(const struct hly_boot_log *log, const struct hly_tcp_variables *v,
-                uint64_t deadline_ns, int processors, struct hly_boot_identity *id)
+                uint64_t deadline_ns, const halay_boot_info_t *info, struct hly_boot_identity *id)
 {
     char name[24];
     struct hly_tcp tcp = {.log = log, .v = v, .begin_ns = hly_boot_now_ns(), .listen_fd = -1};
@@ -48,7 +48,7 @@ static int meet(const struct hly_boot_log *log, const struct hly_tcp_variables *
     tcp.self.rank = (uint32_t)v->rank;
     tcp.self.nranks = (uint32_t)v->nranks;
     snprintf(name, sizeof name, "rank %d", v->rank);
-    hly_boot_describe(name, processors, &tcp.self);
+    hly_boot_describe(name, info, &tcp.self);
     int rc = v->rank == 0 ? hly_tcp_host(&tcp, id) : hly_tcp_guest(&tcp, id);
     if (rc && tcp.listen_fd >= 0)
         close(tcp.listen_fd);
@@ -59,7 +59,8 @@ static int meet(const struct hly_boot_log *log, const struct hly_tcp_variables *
 }
 
 /* The first open: claims the identity, then meets the others. Only one thread is in here. */
-static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns, int processors)
+static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns,
+                      const halay_boot_info_t *info)
 {
     struct hly_tcp_variables v;
     int announced;
@@ -78,7 +79,7 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns, int 
         return rc;
     self.heeds_fork = self.heeds_fork || !pthread_atfork(NULL, NULL, forked);
     if (self.heeds_fork) {
-        rc = meet(log, &v, deadline_ns, processors, &self.id);
+        rc = meet(log, &v, deadline_ns, info, &self.id);
     } else {
         hly_boot_say(log, 0, "out of memory for the rendezvous");
         rc = HALAY_ENOMEM;
@@ -92,7 +93,7 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns, int 
 
 /* The program says who it is, and this time only. */
 static int open_given(const struct hly_boot_log *log, const halay_boot_rank_t *given,
-                      uint64_t deadline_ns, int processors)
+                      uint64_t deadline_ns, const halay_boot_info_t *info)
 {
     struct hly_tcp_variables v;
     struct hly_boot_identity id;
@@ -104,7 +105,7 @@ static int open_given(const struct hly_boot_log *log, const halay_boot_rank_t *g
         hly_boot_say(log, 0, "out of memory for the rendezvous");
         return HALAY_ENOMEM;
     }
-    rc = meet(log, &v, deadline_ns, processors, &id);
+    rc = meet(log, &v, deadline_ns, info, &id);
     explicit_bzero(&v, sizeof v);
     if (rc)
         return rc;
@@ -121,6 +122,7 @@ static void fill(const struct halay_boot *boot, halay_boot_info_t *info)
     const struct hly_boot_identity *id = &boot->id;
     info->rank = id->rank;
     info->epoch = boot->life.epoch;
+    info->kept_alike = boot->life.epoch == 1 ? id->alike : 0; /* later ones do not meet */
     memcpy(info->job, id->job, sizeof info->job);
     memcpy(info->secret, id->secret, sizeof info->secret);
     hly_boot_places_info(&id->places, info);
@@ -139,9 +141,9 @@ static int tcp_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadline
     if (rc)
         return rc;
     if (arg)
-        rc = open_given(&log, arg, deadline_ns, info->processors);
+        rc = open_given(&log, arg, deadline_ns, info);
     else if (!self.joined)
-        rc = first_open(&log, deadline_ns, info->processors);
+        rc = first_open(&log, deadline_ns, info);
     if (rc) {
         hly_boot_life_failed(&self.life);
         return rc;

@@ -79,6 +79,9 @@ typedef struct halay_boot_info {
      */
     int listen_fd;
     halay_address_t address;
+    uint64_t kept;  /* hash of the rows that halay-bench calibrate has kept, set by the caller; 0:
+                       none */
+    int kept_alike; /* 1: it is the same on all ranks; -1: it is not; 0: nobody has compared it */
 } halay_boot_info_t;
 
 /*

@@ -251,6 +251,7 @@ typedef struct halay_topology {
     char host[64];
     char launcher[32];  /* "pmix", "alone", ... */
     char transport[32]; /* "shm", "shm+ucx" (in the node, between nodes), "none" (one rank) */
+    int oversubscribed; /* all on one node: 1: it has fewer processors than ranks; 2: but one */
 } halay_topology_t;
 
 HALAY_API int halay_context_topology(const halay_context_t *context, halay_topology_t *topology);
@@ -363,13 +364,18 @@ typedef enum halay_hint {
      * An error in one is then returned by one of the next 32 calls, or by halay_finalize, on every
      * rank. Where a rank had ended that call well already, the communicator fails from then on.
      */
-    HALAY_HINT_RELAXED_BROADCAST = 1
+    HALAY_HINT_RELAXED_BROADCAST = 1,
+    /*
+     * Its value is a planner (halay_planner_find), or -1: calls of the planner's collective are
+     * served by it wherever it can, whatever would be chosen. One at a time.
+     */
+    HALAY_HINT_PLANNER = 2
 } halay_hint_t;
 
 /*
  * Sets a hint: value 1, or 0. All ranks set the same hints between the same two calls; where they
- * do not, the first broadcast that is relaxed on some ranks only is a mismatch. HALAY_ESTATE: calls
- * are under way, or relaxed ones have not been heard of by all yet. Local.
+ * do not, the first call that is another one by it on some ranks only is a mismatch. HALAY_ESTATE:
+ * calls are under way, or relaxed ones have not been heard of by all yet. Local.
  */
 HALAY_API int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value);
 

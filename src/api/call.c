@@ -60,16 +60,18 @@ static int wait_for(halay_request_t *request)
  * forms each rank's memory is its own affair, for they have the same plan, and the same messages,
  * in memory of any kind; but not with GPUDirect.
  */
-static void sign(struct hly_call *call, bool gpudirect)
+static void sign(struct hly_call *call, const halay_comm_t *comm)
 {
     struct hly_call_desc desc = call->desc;
-    if (desc.flags & HLY_CALL_VECTOR && !gpudirect)
+    if (desc.flags & HLY_CALL_VECTOR && !comm->context->settings.gpudirect)
         desc.memory = HALAY_MEMORY_HOST;
     uint64_t s = hly_hash(call->signature, &desc, sizeof(desc));
     if (call->grouped) /* where a rank has not agreed its plan is another one */
         s ^= GROUPED_SIGN;
     if (call->captured)
         s ^= HLY_CAPTURED_SIGN;
+    if (comm->planner_hint)
+        s = hly_hash(s, &comm->planner_hint, sizeof(comm->planner_hint));
     call->signature = s ? s : 1;
 }
 
@@ -129,7 +131,7 @@ static int post_new(halay_comm_t *comm, struct hly_call *call, struct hly_check 
 {
     halay_comm_t *named = hly_comm_known(comm);
     hly_op_resolve(comm, call, c);
-    sign(call, comm->context->settings.gpudirect);
+    sign(call, comm);
     hly_check_freed(c, comm);
     if (named->group_open)
         return hly_group_add(named, call, c, is_groupable(comm, call, how), request);

@@ -165,15 +165,21 @@ int halay_comm_deadline(halay_comm_t *handle, uint64_t *deadline_ns)
 int halay_comm_set_hint(halay_comm_t *handle, halay_hint_t hint, int value)
 {
     halay_comm_t *comm;
-    int rc = hint == HALAY_HINT_RELAXED_BROADCAST ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
+    const bool planner = hint == HALAY_HINT_PLANNER;
+    const bool good =
+        planner ? value < (int)halay_planner_count() : hint == HALAY_HINT_RELAXED_BROADCAST;
+    int rc = good ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
     if (rc)
         return rc;
     rc = comm->oldest == comm->next_sequence ? HALAY_OK : HALAY_ESTATE;
-    if (!rc && !value) /* not before all have ended the relaxed calls */
+    if (!rc && (planner || !value)) /* not before all have ended the relaxed calls */
         rc = comm->acked == comm->oldest ? HALAY_OK : HALAY_ESTATE;
     if (!rc) {
-        hly_cache_forget(comm, NULL); /* its broadcasts are other calls now */
-        comm->relaxed_hint = value != 0;
+        hly_cache_forget(comm, NULL); /* its broadcasts, or all, are other calls now */
+        if (planner)
+            comm->planner_hint = value < 0 ? 0 : (uint32_t)value + 1;
+        else
+            comm->relaxed_hint = value != 0;
     }
     hly_unlock(comm->context);
     return rc;

@@ -30,6 +30,12 @@
 #define HLY_LOST_IDS      64
 #define HLY_DEATHS_TOLD   16
 
+struct hly_kept {                 /* rows of halay-bench calibrate: job/kept.c */
+    halay_selection_t *selection; /* while it is not known whether all ranks have the same */
+    bool looked, used;
+    char path[512], why[768]; /* why: not */
+};
+
 struct hly_settings {
     uint64_t deadline_ns;
     uint64_t start_deadline_ns; /* HALAY_START_DEADLINE */
@@ -42,13 +48,14 @@ struct hly_settings {
     char plugin_dir[256];
     char algorithm[512];
     char rows[256], model[256];   /* HALAY_SELECTION, HALAY_MODEL */
-    halay_selection_t *selection; /* of algorithm, rows and model */
-    bool explain;                 /* HALAY_EXPLAIN */
-    bool gpudirect;               /* HALAY_GPUDIRECT */
-    char nccl[256];               /* HALAY_NCCL_LIBRARY */
-    char record[256];             /* HALAY_RECORD: a folder */
-    bool no_ours;                 /* HALAY_OWN_GROUPS=off */
-    uint64_t ours_least_bytes;    /* HALAY_OWN_GROUPS=BYTES; 0: the GPU says it */
+    halay_selection_t *selection; /* of algorithm, rows and model; or what was kept */
+    struct hly_kept kept;
+    bool explain;              /* HALAY_EXPLAIN */
+    bool gpudirect;            /* HALAY_GPUDIRECT */
+    char nccl[256];            /* HALAY_NCCL_LIBRARY */
+    char record[256];          /* HALAY_RECORD: a folder */
+    bool no_ours;              /* HALAY_OWN_GROUPS=off */
+    uint64_t ours_least_bytes; /* HALAY_OWN_GROUPS=BYTES; 0: the GPU says it */
 };
 
 struct hly_group_library {        /* of group steps: a library of device collectives */

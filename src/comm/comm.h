@@ -113,6 +113,7 @@ struct halay_comm {
     uint64_t deadline_ns;
     uint32_t npersistent;       /* persistent requests */
     bool relaxed_hint;          /* HALAY_HINT_RELAXED_BROADCAST */
+    uint32_t planner_hint;      /* HALAY_HINT_PLANNER: 1 + the planner; 0: none */
     struct hly_device *follows; /* calls in its memory stand behind `stream`; NULL: none do */
     halay_stream_t stream;
     int owed; /* code of a call that has failed after it had returned: api/returned.c */

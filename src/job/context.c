@@ -59,11 +59,14 @@ static void hear(void *arg, int level, const char *text)
     hly_log_text(heard->context, level == HALAY_LOG_TOLD ? HLY_INFO : level, text);
 }
 
-static int open_boot(halay_context_t *ctx, void *arg, struct failure *why)
+/* own: the program's own bootstrap, which compares nothing. */
+static int open_boot(halay_context_t *ctx, void *arg, bool own, struct failure *why)
 {
     struct heard heard = {.context = ctx};
     ctx->info.size = sizeof(ctx->info);
     ctx->info.processors = ctx->ncpus;
+    if (!own)
+        hly_kept_read(ctx);
     int rc = ctx->boot_ops->open(arg, hear, &heard, ctx->settings.start_deadline_ns, &ctx->info,
                                  &ctx->boot);
     why->said = rc && heard.error[0];
@@ -82,13 +85,13 @@ static int find_job(halay_context_t *ctx, const halay_config_t *config, struct f
     gethostname(ctx->info.host, sizeof(ctx->info.host) - 1);
     if (config->boot) {
         ctx->boot_ops = config->boot;
-        return open_boot(ctx, config->boot_arg, why);
+        return open_boot(ctx, config->boot_arg, true, why);
     }
     if (config->boot_arg) {
         rc = hly_plugin_load(ctx, "boot", "tcp", "halay_boot_v4_", &table, why->text,
                              sizeof(why->text));
         ctx->boot_ops = rc ? NULL : table;
-        return rc ? HALAY_EBOOT : open_boot(ctx, config->boot_arg, why);
+        return rc ? HALAY_EBOOT : open_boot(ctx, config->boot_arg, false, why);
     }
     announced = hly_launcher_announced(&plugin, &launcher, &remedy);
     if (announced == 1) {
@@ -99,7 +102,7 @@ static int find_job(halay_context_t *ctx, const halay_config_t *config, struct f
     if (!rc) {
         ctx->boot_ops = table;
         if (ctx->boot_ops->probe(&promised))
-            return open_boot(ctx, NULL, why);
+            return open_boot(ctx, NULL, false, why);
         snprintf(reason, sizeof(reason), "there is no %s in the environment",
                  strcmp(plugin, "pmix") ? "job" : "PMIx server");
     }
@@ -346,6 +349,7 @@ static void destroy(halay_context_t *ctx)
     while (ctx->nplugins)
         dlclose(ctx->plugins[--ctx->nplugins]);
     halay_selection_free(ctx->settings.selection);
+    halay_selection_free(ctx->settings.kept.selection);
     hly_record_close(ctx);
     close(ctx->waiters.wake_fd);
     munmap((void *)(uintptr_t)ctx->alive, (size_t)sysconf(_SC_PAGESIZE));
@@ -390,6 +394,8 @@ int halay_init(const halay_config_t *given, halay_context_t **context)
         rc = find_job(ctx, config, &why);
     if (!rc)
         hly_record_found(ctx);
+    if (!rc)
+        hly_kept_agree(ctx);
     if (!rc)
         rc = open_device(ctx, config, &why);
     if (!rc)
@@ -570,7 +576,8 @@ int halay_context_topology(const halay_context_t *context, halay_topology_t *top
                           .local_rank = i->local_rank,
                           .local_nranks = i->local_nranks,
                           .node = i->node,
-                          .nnodes = i->nnodes};
+                          .nnodes = i->nnodes,
+                          .oversubscribed = (int)context->world->oversubscribed};
     snprintf(t.host, sizeof(t.host), "%s", i->host);
     snprintf(t.launcher, sizeof(t.launcher), "%s", i->launcher);
     hly_transports_text(context, t.transport, sizeof(t.transport));

@@ -17,6 +17,12 @@ int hly_plugin_load(halay_context_t *context, const char *kind, const char *name
  * Also the bootstrap's plug-in, the launcher's name, and what to do if the ranks are not found. */
 int hly_launcher_announced(const char **plugin, const char **launcher, const char **remedy);
 
+/* ---------------------------------------------------------------- kept.c */
+
+/* Before the ranks meet, unless the program or a variable chooses algorithms; and after. */
+void hly_kept_read(halay_context_t *context);
+void hly_kept_agree(halay_context_t *context);
+
 /* ---------------------------------------------------------------- transports.c */
 
 int hly_transports_open(halay_context_t *context, const halay_config_t *config, char *why,

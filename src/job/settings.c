@@ -284,7 +284,8 @@ void hly_settings_show(halay_context_t *context)
         "HALAY_PLUGIN_DIR",    "HALAY_ALGORITHM",     "HALAY_SELECTION",  "HALAY_MODEL",
         "HALAY_EXPLAIN",       "HALAY_DEBUG",         "HALAY_VERBS",      "HALAY_START_DEADLINE",
         "HALAY_GPUDIRECT",     "HALAY_NCCL_LIBRARY",  "HALAY_OWN_GROUPS", "HALAY_STALL",
-        "HALAY_STOP_PATIENCE", "HALAY_LINK_PATIENCE", "HALAY_RECORD",     "HALAY_TCP_SEAL"};
+        "HALAY_STOP_PATIENCE", "HALAY_LINK_PATIENCE", "HALAY_RECORD",     "HALAY_TCP_SEAL",
+        "HALAY_CALIBRATION"};
     const halay_boot_info_t *i = &context->info;
     char transports[64], cpus[128];
     hly_transports_text(context, transports, sizeof(transports));

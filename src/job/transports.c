@@ -30,7 +30,9 @@ static void hello_make(const halay_context_t *ctx, struct hly_transport *transpo
     snprintf(hello->settings, sizeof(hello->settings),
              "algorithm %.60s, selection %s, model %s, rules %08x, version %s, %s eager %zu%s%s%s",
              *s->algorithm ? s->algorithm : "(chosen)",
-             rows ? s->rows + (rows > 40 ? rows - 40 : 0) : "(built in)",
+             rows           ? s->rows + (rows > 40 ? rows - 40 : 0)
+             : s->kept.used ? "(calibrated)"
+                            : "(built in)",
              model ? s->model + (model > 40 ? model - 40 : 0) : "(built in)",
              (unsigned)(halay_selection_hash(s->selection) >> 32), halay_version(),
              transport->ops->name, transport->unannounced_bytes, *group ? ", group " : "", group,

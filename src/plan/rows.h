@@ -29,12 +29,14 @@ struct hly_plan_row {
 /* The same, its planner looked up. */
 struct hly_row {
     uint32_t collective;
-    uint32_t max_ranks;
-    uint64_t max_bytes;
+    uint32_t min_ranks, max_ranks;
+    uint32_t nodes; /* 0: any number */
+    uint64_t min_bytes, max_bytes;
     uint32_t planner;
     enum hly_where where;
     uint32_t number; /* in the table, from 1; or the line of the file */
     bool given;      /* by a file */
+    bool kept;       /* of halay-bench calibrate: for calls like those that it has measured */
 };
 
 /* The table; how many rows it has. */
@@ -47,6 +49,7 @@ struct hly_row_reader {
     size_t error_bytes;
     const char *path; /* of the rows */
     uint32_t line;    /* that is read */
+    bool kept;        /* the rows are those of halay-bench calibrate */
 };
 
 /* Writes the error; returns HALAY_EINVAL. */
@@ -54,7 +57,8 @@ int hly_row_wrong(const struct hly_row_reader *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* "COLLECTIVE=ALGORITHM", which is changed: sets this collective's planner. */
 int hly_row_choice(const struct hly_row_reader *reader, char *choice, uint32_t forced[]);
-/* "COLLECTIVE MAX_RANKS MAX_BYTES WHERE ALGORITHM", which is changed, or an empty line. */
+/* "COLLECTIVE RANKS BYTES WHERE ALGORITHM", which is changed, or an empty line. Ranks and bytes are
+ * "MOST" or "LEAST-MOST"; behind the ranks "/NODES" where there are to be so many. */
 int hly_row_read(const struct hly_row_reader *reader, char *line, struct hly_row *row, bool *empty);
 
 #endif

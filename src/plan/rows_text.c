@@ -97,6 +97,38 @@ static bool read_most(const char *text, uint64_t any, uint64_t *most)
     return *most <= any;
 }
 
+/* "16", "4-16", "-". */
+static bool read_range(char *text, uint64_t any, uint64_t *least, uint64_t *most)
+{
+    char *dash = strcmp(text, "-") ? strchr(text, '-') : NULL;
+    *least = 0;
+    if (dash)
+        *dash = 0;
+    const bool good =
+        read_most(dash ? dash + 1 : text, any, most) && (!dash || read_most(text, any, least));
+    if (dash)
+        *dash = '-';
+    return good && *least <= *most;
+}
+
+/* The same, also with "/2" behind it. */
+static bool read_ranks(char *text, struct hly_row *row)
+{
+    uint64_t least, most, nodes = 0;
+    char *slash = strchr(text, '/');
+    if (slash)
+        *slash = 0;
+    bool good = read_range(text, UINT32_MAX, &least, &most);
+    if (slash) {
+        *slash = '/';
+        good = good && read_most(slash + 1, UINT32_MAX, &nodes) && nodes && nodes < UINT32_MAX;
+    }
+    row->min_ranks = (uint32_t)least;
+    row->max_ranks = (uint32_t)most;
+    row->nodes = (uint32_t)nodes;
+    return good;
+}
+
 static bool read_where(const char *text, enum hly_where *where)
 {
     static const char *const names[] = {"any", "shared",         "apart", "together",
@@ -112,7 +144,6 @@ static bool read_where(const char *text, enum hly_where *where)
 int hly_row_read(const struct hly_row_reader *reader, char *line, struct hly_row *row, bool *empty)
 {
     char *save = NULL, *word[6], known[256] = "", place[320];
-    uint64_t ranks;
     size_t n = 0;
     line[strcspn(line, "#\n")] = 0;
     for (char *t = strtok_r(line, " \t\r", &save); t && n < 6; t = strtok_r(NULL, " \t\r", &save))
@@ -120,7 +151,7 @@ int hly_row_read(const struct hly_row_reader *reader, char *line, struct hly_row
     *empty = n == 0;
     if (n == 0)
         return HALAY_OK;
-    *row = (struct hly_row){.number = reader->line, .given = true};
+    *row = (struct hly_row){.number = reader->line, .given = true, .kept = reader->kept};
     snprintf(place, sizeof(place), "%.280s, line %u", reader->path, reader->line);
     if (n != 5)
         return hly_row_wrong(reader,
@@ -134,11 +165,12 @@ int hly_row_read(const struct hly_row_reader *reader, char *line, struct hly_row
         return hly_row_wrong(reader, "%s: there is no collective '%s'; there are: %s", place,
                              word[0], known);
     }
-    if (!read_most(word[1], UINT32_MAX, &ranks) || !read_most(word[2], UINT64_MAX, &row->max_bytes))
+    if (!read_ranks(word[1], row) ||
+        !read_range(word[2], UINT64_MAX, &row->min_bytes, &row->max_bytes))
         return hly_row_wrong(reader,
-                             "%s: '%s %s': the most ranks and bytes are numbers, or - for any",
+                             "%s: '%s %s': the most ranks and bytes are numbers, or LEAST-MOST, or "
+                             "- for any; ranks may have /NODES behind",
                              place, word[1], word[2]);
-    row->max_ranks = (uint32_t)ranks;
     if (!read_where(word[3], &row->where))
         return hly_row_wrong(
             reader,

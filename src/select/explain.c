@@ -21,14 +21,29 @@ static void describe_row(const struct hly_row *row, char *text, size_t bytes)
                                         ", all on one node",
                                         ", all on one node, more than its processors",
                                         ", all on one node of one processor"};
-    char ranks[32] = "any number of ranks", size[40] = "any size";
-    if (row->max_ranks != UINT32_MAX)
+    char ranks[64] = "any number of ranks", nodes[32] = "", size[64] = "any size";
+    if (row->min_ranks && row->min_ranks == row->max_ranks)
+        snprintf(ranks, sizeof(ranks), "%u ranks", row->max_ranks);
+    else if (row->min_ranks > 1 && row->max_ranks == UINT32_MAX)
+        snprintf(ranks, sizeof(ranks), "%u ranks or more", row->min_ranks);
+    else if (row->min_ranks > 1)
+        snprintf(ranks, sizeof(ranks), "%u to %u ranks", row->min_ranks, row->max_ranks);
+    else if (row->max_ranks != UINT32_MAX)
         snprintf(ranks, sizeof(ranks), "up to %u ranks", row->max_ranks);
-    if (row->max_bytes != UINT64_MAX)
+    if (row->nodes)
+        snprintf(nodes, sizeof(nodes), " on %u node%s", row->nodes, row->nodes > 1 ? "s" : "");
+    if (row->min_bytes && row->max_bytes == UINT64_MAX)
+        snprintf(size, sizeof(size), "%llu bytes or more", (unsigned long long)row->min_bytes);
+    else if (row->min_bytes)
+        snprintf(size, sizeof(size), "%llu to %llu bytes", (unsigned long long)row->min_bytes,
+                 (unsigned long long)row->max_bytes);
+    else if (row->max_bytes != UINT64_MAX)
         snprintf(size, sizeof(size), "up to %llu bytes", (unsigned long long)row->max_bytes);
-    snprintf(text, bytes, "%s %u%s: %s, %s%s", row->given ? "line" : "row", row->number,
-             row->given ? " of HALAY_SELECTION's file" : " of the table", ranks, size,
-             where[row->where]);
+    snprintf(text, bytes, "%s %u%s: %s%s, %s%s", row->given ? "line" : "row", row->number,
+             row->kept    ? " of what halay-bench calibrate has kept"
+             : row->given ? " of HALAY_SELECTION's file"
+                          : " of the table",
+             ranks, nodes, size, where[row->where]);
 }
 
 static int choose(const halay_selection_t *s, const struct hly_ask *ask, const halay_shape_t *shape,

@@ -67,6 +67,12 @@ int hly_ask_serves(const struct hly_ask *ask, uint32_t planner, bool asked, cons
     return halay_planner_serves(planner, &call, why);
 }
 
+/* halay-bench calibrate has measured calls in the host's memory, each by itself. */
+static bool as_measured(const struct hly_ask *ask)
+{
+    return !ask->vector && ask->commutative && !ask->relaxed && !ask->group && !ask->apart;
+}
+
 static bool row_fits(const struct hly_row *row, const struct hly_ask *ask, enum hly_where where,
                      uint64_t bytes)
 {
@@ -74,7 +80,11 @@ static bool row_fits(const struct hly_row *row, const struct hly_ask *ask, enum 
                  (row->where == HLY_SHARED && where == HLY_TOGETHER) ||
                  (row->where == HLY_ONE && where >= HLY_OVERSUBSCRIBED) ||
                  (row->where == HLY_OVERSUBSCRIBED && where == HLY_SINGLE);
-    return there && bytes <= row->max_bytes && ask->nranks <= row->max_ranks &&
+    if (row->kept && (row->where != where || !as_measured(ask)))
+        return false;
+    return there && bytes >= row->min_bytes && bytes <= row->max_bytes &&
+           ask->nranks <= row->max_ranks && ask->nranks >= row->min_ranks &&
+           (!row->nodes || row->nodes == ask->nnodes) &&
            hly_ask_serves(ask, row->planner, false, NULL);
 }
 
@@ -89,10 +99,16 @@ static enum hly_where where_of(const struct hly_ask *ask)
     return ask->scattered ? HLY_SHARED : HLY_TOGETHER;
 }
 
+/* What was asked for by name, or by its number. */
+static uint32_t forced_of(const halay_selection_t *s, const struct hly_ask *ask)
+{
+    return ask->asked ? ask->asked - 1 : s->forced[ask->collective];
+}
+
 int hly_select_row(const halay_selection_t *s, const struct hly_ask *ask, uint32_t *planner,
                    const struct hly_row **which)
 {
-    uint32_t forced = s->forced[ask->collective];
+    uint32_t forced = forced_of(s, ask);
     *which = NULL;
     if (forced != UINT32_MAX && hly_ask_serves(ask, forced, true, NULL)) {
         *planner = forced;
@@ -129,7 +145,7 @@ uint32_t hly_size_class(const struct hly_ask *ask)
 bool hly_ranking_wanted(const halay_selection_t *s, const struct hly_ask *ask)
 {
     return s->by_model && !ask->vector && ask->nranks <= HLY_PREDICTED_RANKS &&
-           s->forced[ask->collective] == UINT32_MAX;
+           forced_of(s, ask) == UINT32_MAX;
 }
 
 int hly_ranking_make(const halay_selection_t *s, const struct hly_ask *ask,
@@ -261,6 +277,8 @@ void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struc
 {
     bool rooted = halay_collective_rooted((halay_collective_t)call->desc.collective);
     const bool apart = !hly_device_of(comm->context, call->desc.memory)->touchable;
+    const uint32_t hint = comm->planner_hint;
+    const bool asked = hint && halay_planner_get(hint - 1)->collective == call->desc.collective;
     *ask = (struct hly_ask){
         .collective = call->desc.collective,
         .nranks = (uint32_t)comm->nranks,
@@ -270,6 +288,7 @@ void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struc
         .commutative = !(call->desc.flags & HLY_CALL_ORDERED),
         .scattered = comm->scattered,
         .oversubscribed = comm->oversubscribed,
+        .asked = asked ? hint : 0,
         .pair = call->desc.flags & HLY_CALL_PAIR,
         .relaxed = call->desc.flags & HLY_CALL_RELAXED,
         .group = offers_group(comm, call),
@@ -306,9 +325,9 @@ int hly_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planne
                size_t reason_bytes)
 {
     const char *name = halay_collective_name((halay_collective_t)call->desc.collective), *why;
-    uint32_t forced = comm->context->settings.selection->forced[call->desc.collective];
     struct hly_ask ask;
     hly_select_ask(comm, call, &ask);
+    uint32_t forced = forced_of(comm->context->settings.selection, &ask);
     if (!ask.commutative && forced != UINT32_MAX && !hly_ask_serves(&ask, forced, true, &why)) {
         snprintf(reason, reason_bytes, "algorithm %s=%s was asked for, but %s", name,
                  halay_planner_get(forced)->name, why);

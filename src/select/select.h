@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "comm/comm.h"
 #include "plan/rows.h"
@@ -33,6 +34,7 @@ struct hly_ask {
     uint32_t collective, nranks, nnodes;
     bool in_place, vector, commutative, scattered, uneven;
     uint32_t oversubscribed; /* as of the communicator */
+    uint32_t asked;          /* 1 + the planner of HALAY_HINT_PLANNER; 0: none */
     bool pair;               /* send and receive */
     bool relaxed;            /* a relaxed broadcast: exec/relaxed.h */
     bool group;              /* a device offers group steps for this type and operation */
@@ -46,6 +48,10 @@ uint64_t hly_ask_bytes(const struct hly_ask *ask);
 /* 1 if no restriction forbids the planner; `asked` for it by name: then short vectors are served
  * by planners for long ones too. */
 int hly_ask_serves(const struct hly_ask *ask, uint32_t planner, bool asked, const char **why);
+
+/* As halay_selection_make() of `rows`, of a file that is open. */
+int hly_selection_read(FILE *file, const char *path, char *error, size_t error_bytes,
+                       halay_selection_t **selection);
 
 /* Appends the table's rows to those that are there; HALAY_EINVAL if one names no planner. */
 int hly_select_rows(struct hly_row *rows, uint32_t room, uint32_t *nrows);

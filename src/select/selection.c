@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../proc/calibration.h"
 #include "comm/comm.h"
 #include "select/select.h"
 
@@ -26,19 +27,16 @@ static int read_choices(halay_selection_t *s, const struct hly_row_reader *reade
     return rc;
 }
 
-static int read_rows(halay_selection_t *s, struct hly_row_reader *reader, struct hly_row *rows)
+static int read_rows(halay_selection_t *s, struct hly_row_reader *reader, FILE *file,
+                     struct hly_row *rows)
 {
+    static const char head[] = HLY_CALIBRATION_HEAD;
     char line[512];
     int rc = HALAY_OK;
-    FILE *file = fopen(reader->path, "r");
-    if (!file)
-        return hly_row_wrong(reader,
-                             "HALAY_SELECTION is neither a file that can be read nor 'model': %s: "
-                             "%s",
-                             reader->path, strerror(errno));
     while (!rc && fgets(line, sizeof(line), file)) {
         bool empty = false;
-        reader->line++;
+        if (++reader->line == 1)
+            reader->kept = !strncmp(line, head, sizeof(head) - 1);
         if (!strchr(line, '\n') && !feof(file))
             rc = hly_row_wrong(reader, "%s, line %u is too long", reader->path, reader->line);
         else if (reader->line > HLY_SELECT_LINES)
@@ -50,6 +48,18 @@ static int read_rows(halay_selection_t *s, struct hly_row_reader *reader, struct
     }
     if (!rc && ferror(file))
         rc = hly_row_wrong(reader, "%s: %s", reader->path, strerror(errno));
+    return rc;
+}
+
+static int read_given(halay_selection_t *s, struct hly_row_reader *reader, struct hly_row *rows)
+{
+    FILE *file = fopen(reader->path, "r");
+    if (!file)
+        return hly_row_wrong(reader,
+                             "HALAY_SELECTION is neither a file that can be read nor 'model': %s: "
+                             "%s",
+                             reader->path, strerror(errno));
+    int rc = read_rows(s, reader, file, rows);
     fclose(file);
     return rc;
 }
@@ -75,8 +85,10 @@ static uint64_t hash_of(const halay_selection_t *s)
     uint64_t h = hly_hash(1, s->forced, sizeof(s->forced));
     h = hly_hash(h, model, sizeof(model));
     for (uint32_t i = 0; i < s->nrows; i++) {
-        uint64_t row[5] = {s->rows[i].collective, s->rows[i].max_ranks, s->rows[i].max_bytes,
-                           s->rows[i].planner, (uint64_t)s->rows[i].where};
+        const struct hly_row *r = &s->rows[i];
+        uint64_t row[9] = {r->collective, r->min_ranks, r->max_ranks,
+                           r->nodes,      r->min_bytes, r->max_bytes,
+                           r->planner,    r->kept,      (uint64_t)r->where};
         h = hly_hash(h, row, sizeof(row));
     }
     return h;
@@ -90,7 +102,7 @@ static int find_pair(halay_selection_t *s)
 }
 
 static int fill(halay_selection_t *s, struct hly_row_reader *reader, const char *algorithm,
-                const char *model)
+                const char *model, FILE *file)
 {
     const struct hly_plan_row *table;
     uint32_t room = HLY_SELECT_LINES + hly_plan_rows(&table);
@@ -108,8 +120,10 @@ static int fill(halay_selection_t *s, struct hly_row_reader *reader, const char 
         }
     }
     s->by_model = !strcmp(reader->path, "model");
-    if (!rc && *reader->path && !s->by_model)
-        rc = read_rows(s, reader, rows);
+    if (!rc && file)
+        rc = read_rows(s, reader, file, rows);
+    else if (!rc && *reader->path && !s->by_model)
+        rc = read_given(s, reader, rows);
     if (!rc)
         rc = find_pair(s);
     if (!rc)
@@ -120,19 +134,16 @@ static int fill(halay_selection_t *s, struct hly_row_reader *reader, const char 
     return rc;
 }
 
-int halay_selection_make(const char *algorithm, const char *rows, const char *model, char *error,
-                         size_t error_bytes, halay_selection_t **selection)
+static int make(struct hly_row_reader *reader, const char *algorithm, const char *model, FILE *file,
+                halay_selection_t **selection)
 {
-    struct hly_row_reader reader = {error, error_bytes, rows ? rows : "", 0};
-    if (!selection)
-        return HALAY_EINVAL;
     halay_selection_t *s = calloc(1, sizeof(*s));
     if (!s)
         return HALAY_ENOMEM;
     halay_model_default(&s->model);
     for (int c = 0; c < HALAY_COLLECTIVE_COUNT; c++)
         s->forced[c] = UINT32_MAX;
-    int rc = fill(s, &reader, algorithm ? algorithm : "", model ? model : "");
+    int rc = fill(s, reader, algorithm ? algorithm : "", model ? model : "", file);
     if (rc) {
         halay_selection_free(s);
         return rc;
@@ -140,6 +151,20 @@ int halay_selection_make(const char *algorithm, const char *rows, const char *mo
     s->hash = hash_of(s);
     *selection = s;
     return HALAY_OK;
+}
+
+int halay_selection_make(const char *algorithm, const char *rows, const char *model, char *error,
+                         size_t error_bytes, halay_selection_t **selection)
+{
+    struct hly_row_reader reader = {error, error_bytes, rows ? rows : "", 0, false};
+    return selection ? make(&reader, algorithm, model, NULL, selection) : HALAY_EINVAL;
+}
+
+int hly_selection_read(FILE *file, const char *path, char *error, size_t error_bytes,
+                       halay_selection_t **selection)
+{
+    struct hly_row_reader reader = {error, error_bytes, path, 0, false};
+    return make(&reader, NULL, NULL, file, selection);
 }
 
 void halay_selection_free(halay_selection_t *s)

@@ -21,7 +21,7 @@ for variable in $(compgen -e | grep -E '^(SLURM|SBATCH|SALLOC|SRUN|PMIX?|PRTE|OM
     unset "$variable"
 done
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR MASTER_PORT
-export HALAY_TESTBED=$here/bed
+export HALAY_TESTBED=$here/bed HALAY_CALIBRATION=off
 
 leave() {
     local job

@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 here=$(mktemp -d) || exit 1
 trap 'rm -rf "$here"' EXIT
 cd "$here" || exit 1
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HALAY_CALIBRATION=off
 unset HALAY_PLUGIN_DIR HALAY_LIBRARY LD_LIBRARY_PATH PYTHONPATH CMAKE_PREFIX_PATH PKG_CONFIG_PATH MODULEPATH LOADEDMODULES _LMFILES_
 # shellcheck disable=SC2034
 version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' "$source/python/halay/_version.py")

@@ -344,6 +344,68 @@ static void test_rows(void)
     CHECK(after != halay_selection_hash(context.settings.selection), "bytes are not hashed");
 }
 
+/* Of ranks and bytes also the least, and how many nodes there are to be. */
+static void test_ranges(void)
+{
+    write_file("allreduce 4-8 1K-4K any double_tree\nallgather 8/2 - any ring\n"
+               "broadcast 6-6/3 100-100 any flat\nbroadcast 5-5 - any knomial\n");
+    use(NULL, file_path, NULL);
+    for (uint32_t n = 2; n < 12; n++)
+        for (uint64_t count = 250; count <= 1030; count++)
+            CHECK(!strcmp(chosen(HALAY_ALLREDUCE, count, n, 1, false), "double_tree") ==
+                      (n >= 4 && n <= 8 && count >= 256 && count <= 1024),
+                  "%llu x 4, %u ranks", (unsigned long long)count, n);
+    for (uint32_t nodes = 1; nodes <= 8; nodes++)
+        CHECK(!strcmp(chosen(HALAY_ALLGATHER, 1, 8, nodes, false), "ring") == (nodes == 2),
+              "%u nodes", nodes);
+    CHECK(!strcmp(chosen(HALAY_ALLGATHER, 1, 7, 2, false), "ring"), "most ranks, and nodes");
+    CHECK(!strcmp(chosen(HALAY_BROADCAST, 1, 5, 1, false), "knomial"), "exactly 5");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 4, 1, false), "knomial") != 0, "not 4");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 6, 1, false), "knomial") != 0, "not 6");
+}
+
+/* Rows of halay-bench calibrate are for calls like those that it has measured. */
+static void test_kept(void)
+{
+    static const char rows[] = "allreduce 8-8/1 - one double_tree\nallgather 8-8/1 - one ring\n"
+                               "allreduce 8-8/2 - together double_tree\n";
+    char text[600];
+    halay_selection_t *given, *kept;
+    halay_explanation_t *e;
+    halay_shape_t *shape;
+    write_file(rows);
+    CHECK(!halay_selection_make(NULL, file_path, NULL, NULL, 0, &given), "rows");
+    snprintf(text, sizeof text, "# kept by halay-bench calibrate of Halay 9: it\n%s", rows);
+    write_file(text);
+    CHECK(!halay_selection_make(NULL, file_path, NULL, NULL, 0, &kept), "the same, kept");
+    CHECK(halay_selection_hash(given) != halay_selection_hash(kept), "they differ");
+    halay_selection_free(given);
+    CHECK(!halay_shape_make(NULL, 8, &shape), "shape");
+    halay_question_t q = {.collective = HALAY_ALLREDUCE,
+                          .commutative = 1,
+                          .element_bytes = 4,
+                          .count = 64,
+                          .shape = shape};
+    CHECK(!halay_explain(kept, &q, &e) && strstr(e->by, "line 2 of what halay-bench calibrate"),
+          "%s", e->by);
+    CHECK(strstr(e->by, "8 ranks on 1 node, any size"), "%s", e->by);
+    halay_explanation_free(e);
+    halay_shape_free(shape);
+    halay_selection_free(kept);
+    use(NULL, file_path, NULL);
+    CHECK(!strcmp(chosen(HALAY_ALLREDUCE, 64, 8, 1, false), "double_tree"), "one node");
+    CHECK(!strcmp(chosen(HALAY_ALLREDUCE, 64, 8, 2, false), "double_tree"), "two nodes");
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 64, 8, 4, false), "double_tree") != 0, "four nodes");
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 64, 9, 1, false), "double_tree") != 0, "nine ranks");
+    CHECK(!strcmp(chosen(HALAY_ALLGATHER, 64, 8, 1, false), "ring"), "allgather");
+    CHECK(strcmp(chosen(HALAY_ALLGATHER, 64, 8, 1, true), "ring") != 0, "a v form");
+    comm.oversubscribed = 1;
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 64, 8, 1, false), "double_tree") != 0, "crowded");
+    comm.oversubscribed = 0;
+    use(NULL, NULL, NULL);
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 64, 8, 1, false), "double_tree") != 0, "the table's");
+}
+
 static void test_wrong_rows(void)
 {
     static const struct {
@@ -359,6 +421,15 @@ static void test_wrong_rows(void)
         {"allreduce 99999999999 - any ring", "line 1", "numbers"},
         {"allreduce - 99999999999G any ring", "line 1", "numbers"},
         {"allreduce - - some ring", "line 1", "apart"},
+        {"allreduce 8-4 - any ring", "line 1", "LEAST-MOST"},
+        {"allreduce 4- - any ring", "line 1", "LEAST-MOST"},
+        {"allreduce 4-4-4 - any ring", "line 1", "LEAST-MOST"},
+        {"allreduce 4/0 - any ring", "line 1", "NODES"},
+        {"allreduce 4/ - any ring", "line 1", "NODES"},
+        {"allreduce 4/- - any ring", "line 1", "NODES"},
+        {"allreduce 4/2/2 - any ring", "line 1", "NODES"},
+        {"allreduce - 4K-1K any ring", "line 1", "LEAST-MOST"},
+        {"allreduce - 1/2 any ring", "line 1", "numbers"},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         char error[512] = "";
@@ -557,6 +628,8 @@ int main(void)
     test_apart();
     test_names();
     test_rows();
+    test_ranges();
+    test_kept();
     test_wrong_rows();
     test_restrictions();
     test_model();

@@ -31,6 +31,7 @@ HALAYRUN = BUILD / "bin" / "halayrun"
 RANKS = [2, pytest.param(3, marks=pytest.mark.long)]
 ODD_RANKS = [pytest.param(2, marks=pytest.mark.long), 3]
 
+os.environ.setdefault("HALAY_CALIBRATION", "off")  # not the developer's own
 os.environ.setdefault("HALAY_LIBRARY", str(BUILD / "lib" / "libhalay.so.0"))
 sys.path.insert(0, str(SOURCE / "python"))
 

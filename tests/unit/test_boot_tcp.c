@@ -190,6 +190,31 @@ static char *table_of(const struct hly_boot_table *table, int r, struct hly_boot
     return all;
 }
 
+/* Whether all ranks have kept the same is in the answer: each counts. */
+static void alike(void)
+{
+    enum { N = 9 };
+    const struct hly_boot_key key = {0};
+    struct hly_boot_hello *hellos = hellos_of(1, N);
+    for (int odd = -1; odd <= N; odd++) { /* -1: none has any; N: all the same */
+        struct hly_boot_answer answer = {.joined = HLY_BOOT_JOINED};
+        struct hly_boot_table table;
+        struct hly_boot_identity id = {0};
+        for (int r = 0; r < N; r++)
+            hellos[r].kept = odd < 0 ? 0 : r == odd ? 8 : 7;
+        MUST(hly_boot_table_write(hellos, N, &answer, &table) == HALAY_OK);
+        MUST(answer.joined ==
+             (odd < 0 || odd == N ? HLY_BOOT_JOINED | HLY_BOOT_ALIKE : HLY_BOOT_JOINED));
+        char *all = table_of(&table, 0, &answer);
+        MUST(hly_boot_table_read(&key, &answer, all, &id) == HALAY_OK);
+        MUST(id.alike == (odd < 0 || odd == N ? 1 : -1));
+        free(all);
+        hly_boot_identity_finish(&id);
+        hly_boot_table_finish(&table);
+    }
+    free(hellos);
+}
+
 static void tables(int n)
 {
     const struct hly_boot_key key = {0};
@@ -264,6 +289,7 @@ static void bad_tables(void)
 
 int main(void)
 {
+    alike();
     vectors();
     for (int n = 1; n <= 33; n++)
         tables(n);

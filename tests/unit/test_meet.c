@@ -671,14 +671,14 @@ static void crowd(void)
     start(1);
     snprintf(where.sun_path, sizeof where.sun_path, "%s/meet", folder);
     for (int i = 0; i < 300; i++) {
-        char bytes[608] = "HLAYDVZ1", greeting[48];
+        char bytes[616] = "HLAYDVZ1", greeting[48];
         const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
         MUST(!connect(fd, (struct sockaddr *)&where, sizeof where));
         ops->progress(driver);
         MUST(read(fd, greeting, sizeof greeting) == sizeof greeting);
         memcpy(bytes + 8, greeting + 8, 4);
-        bytes[12] = 608 & 0xff;
-        bytes[13] = 608 >> 8;
+        bytes[12] = 616 & 0xff;
+        bytes[13] = 616 >> 8;
         memcpy(bytes + 16, greeting + 16, 16);
         MUST(write(fd, bytes, sizeof bytes) == sizeof bytes);
         ops->progress(driver);

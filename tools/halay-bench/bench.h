@@ -17,16 +17,45 @@ struct hly_bench {
     size_t min_bytes, max_bytes; /* of one rank's input, all of it */
     int factor;                  /* from size to size */
     int iterations, warmup;      /* negative: as many as fit into `seconds` */
-    double seconds;              /* about as long as one size takes */
+    double seconds;              /* about as long as one size takes; of calibrate, all */
     double stop_at; /* seconds of a call, after which no larger size follows; 0: none */
     bool barrier, in_place, registered, relaxed;
     halay_context_t *context; /* whose memory the buffers are, if registered */
     const char *csv;
-    const char *model; /* calibrate, and write here; else NULL */
+    bool calibrate;
+    const char *model; /* calibrate's constants go there; NULL: rows are measured, and kept */
 };
 
-/* `halay-bench calibrate`: writes the constants of this machine to a file. The exit status. */
-int hly_bench_calibrate(const char *path);
+/* `halay-bench calibrate`: measures the constants of this machine, which go to a file, or with NULL
+ * the rows, which are kept. The exit status. */
+int hly_bench_calibrate(const char *path, double seconds);
+
+/* ---------------------------------------------------------------- rows.c, keep.c */
+
+enum { HLY_FOUND_MAX = 64 };
+
+struct hly_found { /* another algorithm is faster for these sizes, as rows see them */
+    uint32_t collective, by_default, chosen;
+    uint64_t least, most;
+    double default_ns, chosen_ns; /* of the first size that was measured */
+};
+
+struct hly_finding {
+    int n;
+    bool cut; /* the time was over */
+    struct hly_found row[HLY_FOUND_MAX];
+};
+
+/* Collective; rank 0 prints a table. What was not measured by `end_ns`, of the monotonic clock,
+ * stays as it is. HALAY_E* of the call that failed. */
+int hly_bench_rows(halay_comm_t *world, const halay_topology_t *t, const int32_t *node,
+                   const halay_model_t *model, double end_ns, struct hly_finding *finding);
+/* Of rank 0: keeps them for this kind of nodes, or says why not and prints them. The exit status.
+ * scattered: some node's ranks are not consecutive. mixed: the job's nodes are of several kinds. */
+int hly_bench_keep(const halay_topology_t *t, bool scattered, bool mixed,
+                   const struct hly_finding *finding);
+
+/* ---------------------------------------------------------------- one collective */
 
 /* 0: go on. Otherwise *status is how to leave: help was printed, or a complaint. */
 int hly_bench_options(int argc, char **argv, struct hly_bench *bench, int *status);
@@ -60,6 +89,9 @@ struct hly_result {
     bool valid;
 };
 
+/* One call. */
+int hly_call(const struct hly_bench *bench, const struct hly_data *data, halay_comm_t *comm,
+             size_t count);
 /* Collective. HALAY_E* of the call that failed. */
 int hly_measure(const struct hly_bench *bench, struct hly_data *data, halay_comm_t *comm,
                 size_t bytes, struct hly_result *result);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * calibrate.c - `halay-bench calibrate`: measures the constants of halay_model_t with calls of one
- * and of two ranks, whose plans are known, and writes them to a file.
+ * and of two ranks, whose plans are known, and writes them to a file; or goes on to rows.c, which
+ * is to know from them what is worth a try.
  *
  *   a barrier of one rank              call
  *   an allreduce of one rank, n bytes  call + step + n copy_byte
@@ -22,20 +23,23 @@
 #include <string.h>
 #include <time.h>
 
+#include "../../proc/calibration.h"
 #include "bench.h"
 
-#define BATCHES    15
-#define BATCH_NS   2e6
-#define CALLS_MAX  4096
-#define SIZES      9 /* 64 bytes, and 4 times more each: to 4 MiB */
-#define AT_ONCE    16
-#define BYTES_MOST (64u << 2 * (SIZES - 1))
+#define BATCHES     15
+#define BATCHES_FEW 5 /* to see what is worth a try */
+#define BATCH_NS    2e6
+#define CALLS_MAX   4096
+#define SIZES       9 /* 64 bytes, and 4 times more each: to 4 MiB */
+#define AT_ONCE     16
+#define BYTES_MOST  (64u << 2 * (SIZES - 1))
 
 enum what { BARRIER, BARRIERS, BROADCAST, ALLREDUCE };
 
 struct bed {
     halay_comm_t *comm;
     int nranks;
+    int batches;
     char *in, *out;
 };
 
@@ -106,12 +110,12 @@ static int measure(const struct bed *bed, enum what what, size_t bytes, double *
         rc = batch(bed, what, bytes, 3, ns);
     double fit = BATCH_NS / (*ns > 1 ? *ns : 1);
     int calls = fit < 1 ? 1 : fit > CALLS_MAX ? CALLS_MAX : (int)fit;
-    for (int i = 0; i < BATCHES && !rc; i++)
+    for (int i = 0; i < bed->batches && !rc; i++)
         rc = batch(bed, what, bytes, calls, &took[i]);
     if (rc)
         return rc;
-    qsort(took, BATCHES, sizeof took[0], compare);
-    *ns = took[BATCHES / 2];
+    qsort(took, (size_t)bed->batches, sizeof took[0], compare);
+    *ns = took[bed->batches / 2];
     return HALAY_OK;
 }
 
@@ -336,7 +340,7 @@ static int calibrate(halay_comm_t *world, const halay_topology_t *t, const int32
             continue;
         if (bed->comm)
             rc = measure_pair(bed, m, far ? &m->far : &m->near, !far);
-        if (bed->comm && !rc)
+        if (bed->comm && !rc && bed->batches == BATCHES)
             rc = show_error(bed, m, !far);
         if (bed->comm && !rc)
             rc = halay_comm_free(bed->comm);
@@ -346,7 +350,25 @@ static int calibrate(halay_comm_t *world, const halay_topology_t *t, const int32
     return rc;
 }
 
-int hly_bench_calibrate(const char *path)
+static int find_rows(halay_comm_t *world, const halay_topology_t *t, const int32_t *node,
+                     const halay_model_t *model, double end_ns, int *status)
+{
+    struct hly_finding finding;
+    char text[HLY_CALIBRATION_TEXT];
+    const int64_t kind = hly_calibration_kind(text);
+    int64_t kinds[2] = {kind, -kind};
+    bool scattered = false;
+    int rc = hly_bench_rows(world, t, node, model, end_ns, &finding);
+    if (!rc)
+        rc = halay_allreduce(HALAY_IN_PLACE, kinds, 2, HALAY_INT64, HALAY_MAX, world);
+    for (int r = 1; r < t->nranks; r++)
+        scattered = scattered || node[r] < node[r - 1]; /* numbered by their lowest ranks */
+    if (!rc && t->rank == 0)
+        *status = hly_bench_keep(t, scattered, kinds[0] != -kinds[1], &finding);
+    return rc;
+}
+
+int hly_bench_calibrate(const char *path, double seconds)
 {
     halay_config_t config = HALAY_CONFIG_INIT;
     halay_context_t *context;
@@ -354,10 +376,13 @@ int hly_bench_calibrate(const char *path)
     halay_topology_t t = {.size = sizeof t};
     halay_model_t model;
     bool any[2] = {false, false};
-    struct bed bed = {0};
+    struct bed bed = {.batches = path ? BATCHES : BATCHES_FEW};
+    const double end_ns = now_ns() + seconds * 1e9;
     config.algorithm = "allreduce=recursive_doubling,broadcast=binomial,barrier=dissemination";
-    config.deadline_ns = 600ull * 1000000000ull; /* the others wait for the pairs */
-    if (halay_init(&config, &context))           /* has said why */
+    config.deadline_ns =
+        600ull * 1000000000ull; /* the others wait for the pairs, and say nothing */
+    setenv("HALAY_STALL", "0", 0);
+    if (halay_init(&config, &context)) /* has said why */
         return 1;
     int rc = halay_comm_world(context, &world), status = 0;
     if (!rc)
@@ -376,9 +401,11 @@ int hly_bench_calibrate(const char *path)
     } else if (!rc) {
         rc = calibrate(world, &t, node, &bed, &model, any);
     }
+    if (!rc && !status && !path)
+        rc = find_rows(world, &t, node, &model, end_ns, &status);
     if (rc)
         fprintf(stderr, "halay-bench: rank %d: %s\n", t.rank, halay_strerror(rc));
-    else if (!status && t.rank == 0)
+    else if (!status && path && t.rank == 0)
         status = write_file(path, &model, &t, any[0], any[1]);
     free(node);
     free(bed.in);

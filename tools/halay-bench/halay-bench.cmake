@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # halay-bench: an osu-style table of one collective.
 set(halay_bench_sources halay-bench/main.c halay-bench/options.c halay-bench/data.c
-  halay-bench/measure.c halay-bench/calibrate.c common/size.c)
+  halay-bench/measure.c halay-bench/calibrate.c halay-bench/rows.c halay-bench/keep.c
+  common/library.c common/size.c)
 add_executable(halay-bench ${halay_bench_sources})
-target_link_libraries(halay-bench PRIVATE halay m)
+target_link_libraries(halay-bench PRIVATE halay halay_proc m ${CMAKE_DL_LIBS})
 install(TARGETS halay-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 if(HALAY_TESTS AND TARGET halay_boot_pmix)
   add_executable(halay-bench-spoilt ${halay_bench_sources} halay-bench/spoil.c)
-  target_link_libraries(halay-bench-spoilt PRIVATE halay m)
+  target_link_libraries(halay-bench-spoilt PRIVATE halay halay_proc m ${CMAKE_DL_LIBS})
   foreach(collective allreduce broadcast allgather reduce_scatter reduce gather scatter alltoall
           scan exscan)
     target_compile_definitions(halay-bench-spoilt PRIVATE

@@ -87,8 +87,8 @@ int main(int argc, char **argv)
     int status;
     if (hly_bench_options(argc, argv, &bench, &status))
         return status;
-    if (bench.model)
-        return hly_bench_calibrate(bench.model);
+    if (bench.calibrate)
+        return hly_bench_calibrate(bench.model, bench.seconds);
     halay_context_t *context;
     halay_comm_t *comm;
     halay_topology_t topology = {.size = sizeof topology};

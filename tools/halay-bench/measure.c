@@ -29,8 +29,7 @@ static double switches_so_far(void)
     return (double)usage.ru_nvcsw + (double)usage.ru_nivcsw;
 }
 
-static int call(const struct hly_bench *b, const struct hly_data *d, halay_comm_t *comm,
-                size_t count)
+int hly_call(const struct hly_bench *b, const struct hly_data *d, halay_comm_t *comm, size_t count)
 {
     const bool elsewhere = halay_collective_rooted(b->collective) && d->rank > 0;
     const void *in = b->in_place && !elsewhere ? HALAY_IN_PLACE : d->in;
@@ -66,7 +65,7 @@ static int checked_call(const struct hly_bench *b, struct hly_data *d, halay_com
                         size_t count, bool *valid)
 {
     hly_data_prepare(d, count);
-    int rc = call(b, d, comm, count);
+    int rc = hly_call(b, d, comm, count);
     int32_t good = rc == HALAY_OK && hly_data_valid(d, count);
     if (rc == HALAY_OK)
         rc = halay_allreduce(HALAY_IN_PLACE, &good, 1, HALAY_INT32, HALAY_MIN, comm);
@@ -86,7 +85,7 @@ static int timed_calls(const struct hly_bench *b, const struct hly_data *d, hala
             before = now_us();
         }
         if (rc == HALAY_OK)
-            rc = call(b, d, comm, count);
+            rc = hly_call(b, d, comm, count);
         double after = now_us();
         us[i] = after - before;
         before = after;

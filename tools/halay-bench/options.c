@@ -17,7 +17,7 @@
 
 static const char help[] =
     "Usage: halayrun -np N halay-bench COLLECTIVE [options]\n"
-    "       halayrun -np N halay-bench calibrate -o FILE\n"
+    "       halayrun -np N halay-bench calibrate [-o FILE]\n"
     "Times a collective for growing sizes, and checks the data. Without halayrun: one rank.\n"
     "\n"
     "COLLECTIVE: allreduce, broadcast, allgather, reduce_scatter, barrier, reduce, gather, "
@@ -41,9 +41,12 @@ static const char help[] =
     "  --stop-at S               no larger size after one whose calls took longer than that\n"
     "  --csv FILE                rank 0 writes the table there too\n"
     "\n"
-    "calibrate measures the constants of this machine with two ranks, which may be on two nodes:\n"
+    "calibrate measures which algorithms are faster here than those that would be chosen, for as\n"
+    "many ranks as it has, and keeps that for nodes of this kind (HALAY_CALIBRATION, halay(7)):\n"
+    "later jobs of as many ranks use it.\n"
     "\n"
-    "  -o FILE                   rank 0 writes them there, for HALAY_MODEL\n"
+    "  --seconds S               about as long as that takes at most (60)\n"
+    "  -o FILE                   instead rank 0 writes constants there, for HALAY_MODEL\n"
     "\n"
     "A call takes as long as it takes the slowest rank. Columns: average, median and minimum over "
     "calls;\n"
@@ -185,13 +188,12 @@ int hly_bench_options(int argc, char **argv, struct hly_bench *b, int *status)
                             .max_bytes = 256u << 20,
                             .factor = 2,
                             .iterations = -1,
-                            .warmup = -1,
-                            .seconds = 0.25};
+                            .warmup = -1};
     *status = HLY_EXIT_USAGE;
     while ((option = getopt_long(argc, argv, "ho:", longs, &index)) != -1) {
         if (option == '?')
             return 1;
-        timed += option != 'o';
+        timed += option != 'o' && option != 's';
         if (option == 'o') {
             b->model = optarg;
             continue;
@@ -211,11 +213,14 @@ int hly_bench_options(int argc, char **argv, struct hly_bench *b, int *status)
     if (optind + 1 != argc)
         return complain("one collective has to be named", "");
     if (!strcmp(argv[optind], "calibrate")) {
-        if (!b->model || timed)
-            return complain("calibrate takes -o FILE, and nothing else", "");
+        if (timed)
+            return complain("calibrate takes -o FILE, or --seconds S", "");
+        b->calibrate = true;
+        b->seconds = b->seconds > 0 ? b->seconds : 60;
         *status = 0;
         return 0;
     }
+    b->seconds = b->seconds > 0 ? b->seconds : 0.25;
     if (b->model)
         return complain("-o is for calibrate: ", b->model);
     if (!parse_collective(argv[optind], &b->collective))

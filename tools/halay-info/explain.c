@@ -9,6 +9,8 @@
 
 #include <halay/plan.h>
 
+#include "../../proc/calibration.h"
+#include "../common/library.h"
 #include "../common/size.h"
 #include "../common/switch.h"
 #include "info.h"
@@ -271,6 +273,24 @@ static int make_shape(const struct explain *x, halay_shape_t **shape)
     return rc;
 }
 
+/* What was kept, where nothing else is asked for: the file's path, or empty. */
+static void find_kept(const struct explain *x, char path[HLY_CALIBRATION_PATH])
+{
+    char library[HLY_PATH_BYTES], why[768];
+    path[0] = 0;
+    if ((x->algorithm && *x->algorithm) || (x->selection && *x->selection) ||
+        (x->model && *x->model) || hly_calibration_off())
+        return;
+    hly_library_path(library);
+    FILE *file = hly_calibration_open(library, halay_version(), path, why, sizeof why);
+    if (*why)
+        fprintf(stderr, "halay-info: %s\n", why);
+    if (file)
+        fclose(file);
+    else
+        path[0] = 0;
+}
+
 int hly_info_explain(int argc, char **argv)
 {
     struct explain x = {.question = {.collective = HALAY_COLLECTIVE_COUNT, .commutative = 1},
@@ -280,7 +300,7 @@ int hly_info_explain(int argc, char **argv)
                         .algorithm = getenv("HALAY_ALGORITHM"),
                         .selection = getenv("HALAY_SELECTION"),
                         .model = getenv("HALAY_MODEL")};
-    char error[512] = "";
+    char error[512] = "", kept[HLY_CALIBRATION_PATH];
     halay_selection_t *selection;
     halay_shape_t *shape;
     int status = parse(argc, argv, &x);
@@ -288,14 +308,21 @@ int hly_info_explain(int argc, char **argv)
         status = check(&x);
     if (status)
         return status < 0 ? 0 : status;
-    if (halay_selection_make(x.algorithm, x.selection, x.model, error, sizeof error, &selection)) {
+    find_kept(&x, kept);
+    int rc = halay_selection_make(x.algorithm, *kept ? kept : x.selection, x.model, error,
+                                  sizeof error, &selection);
+    if (rc)
         fprintf(stderr, "halay-info: %s\n", error);
+    if (rc && *kept) /* a job would do so, too */
+        rc = halay_selection_make(NULL, NULL, NULL, error, sizeof error, &selection);
+    if (rc)
         return 1;
-    }
-    int rc = make_shape(&x, &shape);
+    rc = make_shape(&x, &shape);
     if (!rc) {
         x.question.shape = shape;
         status = print(selection, &x);
+        if (*kept && !x.json)
+            printf("  calibration: %s\n", kept);
         halay_shape_free(shape);
     }
     halay_selection_free(selection);

@@ -15,6 +15,8 @@ int hly_info_check(char *reason, size_t bytes);
 void hly_info_processor(int accepted);
 void hly_info_planners(void);
 void hly_info_variables(void);
+/* The file that a job here would use, if all its ranks had the same. */
+void hly_info_calibration(void);
 
 extern const char hly_info_plan_help[], hly_info_explain_help[], hly_info_ps_help[];
 

@@ -65,6 +65,7 @@ static int work(int argc, char **argv)
     hly_info_planners();
     hly_info_variables();
     printf("  %s%s\n", refused ? "REFUSED: " : "accepted", refused ? reason : "");
+    hly_info_calibration();
     return refused != 0;
 }
 

@@ -16,6 +16,8 @@
 
 #include <halay/boot.h>
 
+#include "../../proc/calibration.h"
+#include "../common/library.h"
 #include "info.h"
 
 static int alone_probe(int *announced)
@@ -117,6 +119,8 @@ void hly_info_variables(void)
         {"HALAY_ALGORITHM", "chosen", "collective=algorithm,...; the same on all ranks"},
         {"HALAY_SELECTION", "built in", "a file of rows that choose algorithms, or \"model\""},
         {"HALAY_MODEL", "built in", "a file of halay-bench calibrate, which predicts times"},
+        {"HALAY_CALIBRATION", "the user's cache",
+         "the folder in which halay-bench calibrate keeps rows, or \"off\""},
         {"HALAY_EXPLAIN", "0", "1: rank 0 tells why a call gets its algorithm"},
         {"HALAY_TRANSPORT", "chosen", "the plug-ins that move the data: in a node+between nodes"},
         {"HALAY_VERBS", "chosen",
@@ -138,4 +142,23 @@ void hly_info_variables(void)
         snprintf(now, sizeof now, value ? "set: %s" : "not set: %s", value ? value : rows[i].usual);
         printf("  %-20s %-23s %s\n", rows[i].name, now, rows[i].meaning);
     }
+}
+
+void hly_info_calibration(void)
+{
+    char library[HLY_PATH_BYTES], path[HLY_CALIBRATION_PATH], why[768] = "";
+    char kind[HLY_CALIBRATION_TEXT];
+    if (hly_calibration_off())
+        return;
+    hly_calibration_kind(kind);
+    hly_library_path(library);
+    FILE *file = hly_calibration_open(library, halay_version(), path, why, sizeof why);
+    printf("calibration of nodes with %s\n", kind);
+    if (file || *why)
+        printf("  %s\n", file ? path : why);
+    else
+        printf("  none; halay-bench calibrate makes %s\n",
+               *path ? path : "one, where HALAY_CALIBRATION names a folder");
+    if (file)
+        fclose(file);
 }

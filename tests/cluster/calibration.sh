@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A network whose cost the table's rows do not know, 100 Mbit/s: what halay-bench calibrate keeps is
+# within 5 % of the best of all algorithms, and where the table's is the best nothing is kept. And
+# nodes whose homes differ. The times are CLUSTER_LONG=1's, for a machine that does nothing else.
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$(dirname "$0")/lib.sh"
+start_nodes 4
+export HALAY_DEADLINE=100
+unset HALAY_CALIBRATION XDG_CACHE_HOME
+bench=$build/bin/halay-bench port=29400
+
+# job COMMAND...: a rank on each node, whose home is of its number where $homes says so
+job() {
+    local i pids=()
+    port=$((port + 1))
+    for i in 0 1 2 3; do
+        on $((i + 1)) timeout -k 5 200 env HOME="$here/home${homes:+$i}" RANK=$i WORLD_SIZE=4 LOCAL_RANK=0 \
+            LOCAL_WORLD_SIZE=1 GROUP_RANK=$i MASTER_ADDR=10.78.0.1 MASTER_PORT=$port "$@" >out.$i 2>err.$i </dev/null &
+        pids+=($!)
+    done
+    status=0
+    for i in 0 1 2 3; do wait "${pids[i]}" || status=$?; done
+    cat out.? >out
+    cat err.? >err
+    expect 0 "$*"
+}
+homes=yes
+job "$bench" calibrate --seconds 0.1
+file=$(sed -n 's/\(.*\.rows\): [0-9]* rows\? for 4 ranks on 4 nodes$/\1/p' out)
+case $file in "$here"/home0/.cache/halay/*) ;; *) fail "kept in '$file'" ;; esac
+echo "broadcast 4-4/4 - apart knomial" >>"$file"
+explained=(env HALAY_EXPLAIN=1 "$bench" broadcast --min 1K --max 1K --iterations 1 --warmup 0)
+job "${explained[@]}"
+counts err 1 "halay warning .*calibration $file is not used: not all ranks have it"
+says err "chosen: binomial: row [0-9]* of the table"
+for i in 1 2 3; do mkdir -p "home$i/.cache/halay" && cp "$file" "home$i/.cache/halay"; done
+job "${explained[@]}"
+counts err 0 "halay warning .*calibration"
+says err "chosen: knomial: line [0-9]* of what halay-bench calibrate has kept: 4 ranks on 4 nodes"
+rm "${file/home0/home3}" && touch "${file/home0/home3}"
+job "${explained[@]}"
+counts err 1 "halay warning .*calibration"
+nothing_left 4
+[ "${CLUSTER_LONG:-}" = 1 ] || exit 0
+
+homes=
+for i in 1 2 3 4; do veth shape $i 100mbit 16kb 100ms >/dev/null; done
+job "$bench" calibrate --seconds 60
+cat out.0
+file=$(sed -n 's/\(.*\.rows\): [0-9]* rows\? for 4 ranks on 4 nodes$/\1/p' out.0)
+cat "$file"
+# timed COLLECTIVE BYTES [VARIABLE=VALUE...]: the median of 9, in us
+timed() {
+    job env "${@:3}" "$bench" "$1" --min "$2" --max "$2" --iterations 9 --warmup 1
+    awk -v b="$2" '$1 == b { print $5 }' out.0
+}
+close() { # COLLECTIVE BYTES: the kept one, against each
+    local kept best='' least='' now a n ratios=()
+    for a in $("$build/bin/halay-info" explain "$1" "$2" --ranks 4 --nodes 4 | awk '/refused|predicted|chosen|bound|bytes|between|calibration/ { next } { sub(/^\*/, ""); print $1 }'); do
+        now=$(timed "$1" "$2" HALAY_ALGORITHM="$1=$a") || exit 1
+        echo "$1 $2 $a $now"
+        if [ -z "$least" ] || awk "BEGIN { exit !($now < $least) }"; then least=$now best=$a; fi
+    done
+    for n in 1 2 3; do
+        kept=$(timed "$1" "$2" HALAY_CALIBRATION="${file%/*}")
+        now=$(timed "$1" "$2" HALAY_ALGORITHM="$1=$best")
+        ratios+=("$(awk "BEGIN { print $kept / $now }")")
+    done
+    n=$(printf '%s\n' "${ratios[@]}" | sort -g | sed -n 2p)
+    echo "$1 of $2 bytes: kept takes $n times what $best takes (${ratios[*]})"
+    awk "BEGIN { exit !($n <= 1.05) }" || fail "$1 of $2 bytes: $n times the best"
+}
+close broadcast 262144
+close broadcast 1048576
+close allreduce 262144

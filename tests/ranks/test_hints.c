@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_hints.c - HALAY_HINT_PLANNER: each planner of a collective is the one that serves it then,
+ * on that communicator alone; ranks that have set another one are told; and what is no planner is
+ * refused.
+ */
+#include <limits.h>
+#include <string.h>
+
+#include <halay/plan.h>
+
+#include "ranks.h"
+
+enum { N = 5, COUNT = 4096 };
+
+static uint32_t find(const char *name)
+{
+    uint32_t planner;
+    CHECK(!halay_planner_find(HALAY_ALLREDUCE, name, &planner), "%s", name);
+    return planner;
+}
+
+static void sum(struct rank *r, halay_comm_t *comm, int round)
+{
+    static __thread int64_t in[COUNT], out[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        in[i] = ranks_value(r->rank, round, i);
+    int rc = halay_allreduce(in, out, COUNT, HALAY_INT64, HALAY_SUM, comm);
+    CHECK(rc == 0, "rank %d, round %d: %s", r->rank, round, halay_strerror(rc));
+    for (int i = 0; i < COUNT; i++)
+        CHECK(out[i] == ranks_sum(r->nranks, round, i), "round %d, element %d", round, i);
+}
+
+/* Messages that this rank sends in a call. */
+static uint64_t messages(struct rank *r, halay_comm_t *comm, int round)
+{
+    halay_counters_t before = {.size = sizeof before}, after = before;
+    sum(r, comm, round); /* connects */
+    CHECK(!halay_barrier(comm), "barrier");
+    CHECK(!halay_context_counters(r->context, &before), "counters");
+    sum(r, comm, round + 1);
+    CHECK(!halay_barrier(comm), "barrier");
+    CHECK(!halay_context_counters(r->context, &after), "counters");
+    return after.sent_messages - before.sent_messages;
+}
+
+static void each(struct rank *r)
+{
+    halay_comm_t *other;
+    int round = 0;
+    CHECK(!halay_comm_dup(r->world, &other), "dup");
+    const uint64_t usual = messages(r, other, round);
+    for (uint32_t p = 0; p < halay_planner_count(); p++) {
+        const halay_planner_info_t *info = halay_planner_get(p);
+        CHECK(!halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, (int)p), "%s", info->name);
+        sum(r, r->world, round += 2);
+    }
+    CHECK(!halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, (int)find("ring")), "ring");
+    const uint64_t ring = messages(r, r->world, round += 2);
+    CHECK(!halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, (int)find("recursive_doubling")),
+          "recursive doubling");
+    const uint64_t doubling = messages(r, r->world, round += 2);
+    CHECK(ring > doubling, "rank %d: %llu messages, and %llu", r->rank, (unsigned long long)ring,
+          (unsigned long long)doubling);
+    CHECK(messages(r, other, round += 2) == usual, "rank %d: on another communicator", r->rank);
+    CHECK(!halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, -1), "none");
+    CHECK(messages(r, r->world, round += 2) == usual, "rank %d: as before", r->rank);
+    const int wrong[] = {(int)halay_planner_count(), INT_MAX};
+    for (int i = 0; i < 2; i++)
+        CHECK(halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, wrong[i]) == HALAY_EINVAL, "wrong");
+    CHECK(halay_comm_set_hint(r->world, (halay_hint_t)99, 1) == HALAY_EINVAL, "no such hint");
+    CHECK(!halay_comm_free(other), "free");
+}
+
+static void differ(struct rank *r)
+{
+    const char *name = r->rank == N - 1 ? "circulant" : "ring";
+    int32_t in = 1, out = 0;
+    CHECK(!halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, (int)find(name)), "hint");
+    int rc = halay_allreduce(&in, &out, 1, HALAY_INT32, HALAY_SUM, r->world);
+    CHECK(rc == HALAY_EMISMATCH, "rank %d: %s", r->rank, halay_strerror(rc));
+}
+
+/* Not while calls are under way. */
+static void under_way(struct rank *r)
+{
+    halay_request_t *request;
+    if (r->rank == 0) {
+        CHECK(!halay_ibarrier(r->world, &request), "barrier");
+        int rc = halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, -1);
+        CHECK(rc == HALAY_ESTATE, "%s", halay_strerror(rc));
+        pthread_barrier_wait(r->arg);
+        CHECK(!halay_request_wait(request), "wait");
+    } else {
+        pthread_barrier_wait(r->arg);
+        CHECK(!halay_barrier(r->world), "barrier");
+    }
+}
+
+int main(void)
+{
+    pthread_barrier_t barrier;
+    struct ranks_options options = {.nranks = N};
+    CHECK(!pthread_barrier_init(&barrier, NULL, N), "barrier");
+    for (int shm = 0; shm < 2; shm++) {
+        options.shm = shm;
+        ranks_run(&options, each, NULL);
+        ranks_run(&options, differ, NULL);
+        ranks_run(&options, under_way, &barrier);
+    }
+    pthread_barrier_destroy(&barrier);
+    return 0;
+}
