@@ -78,7 +78,8 @@ def test_random_events(tmp_path, events, how):
     command += how.split()
     status, text = run(command, 20 * events + 120, environment())
     print(text)
-    assert status == 0, text
+    verdict = text.rstrip().rpartition("\n")[2]  # first, where an excerpt shows it
+    assert status == 0, f"{verdict}\n{text}"
 
 
 PLACES = """
