@@ -15,11 +15,11 @@ from elastic_events import check, commits_of, events_of
 from elastic_job import ROWS, batch_of
 
 
-def train(folder, options, events, batches, timeout=180):
+def train(folder, options, events, batches, timeout=180, **env):
     """What the processes have logged, by meeting and batch, and what halayrun has printed."""
     command = [str(HALAYRUN), *options.split(), sys.executable, str(HERE / "elastic_job.py")]
     command += [str(folder), json.dumps(events), str(batches)]
-    status, text = run(command, timeout, environment())
+    status, text = run(command, timeout, environment(env))
     assert status == 0, f"exit status {status}\n{text}"
     return commits_of(folder), text
 
@@ -64,6 +64,19 @@ def test_one_event(tmp_path, what, rank):
         assert commits[first][0]["time"] < float((tmp_path / "lingers-5").read_text())
         batches = [batch for _, batch in sorted(commits)]
         assert batches == sorted(set(batches)), batches
+
+
+@pytest.mark.parametrize(
+    "method, rank", [("greatest", 0), ("_open_trainer", 0), ("_open_trainer", 1)]
+)
+def test_one_stops_in_the_meeting(tmp_path, method, rank):
+    """Before all can exchange the state: the last one that has it goes on."""
+    options = "-np 3 --min-np 1 --blacklist-cooldown-range 100 100"
+    events = [[5, 2, "kill"], [5, rank, f"stop in {method}"]]
+    commits, text = train(tmp_path, options, events, 10, HALAY_STOP_PATIENCE="1")
+    assert check(commits, losses(10), text) == 1, text
+    assert events_of(tmp_path) == ["event-5-kill", f"event-5-stop-in-{method}"]
+    assert "Traceback" not in text, text
 
 
 @pytest.mark.parametrize(
