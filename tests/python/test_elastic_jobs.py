@@ -67,7 +67,8 @@ def test_one_event(tmp_path, what, rank):
 
 
 @pytest.mark.parametrize(
-    "method, rank", [("greatest", 0), ("_open_trainer", 0), ("_open_trainer", 1)]
+    "method, rank",
+    [("greatest", 0), ("_open_trainer", 0), ("_open_trainer", 1), ("add_members", 0)],
 )
 def test_one_stops_in_the_meeting(tmp_path, method, rank):
     """Before all can exchange the state: the last one that has it goes on."""
