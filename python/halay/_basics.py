@@ -53,15 +53,27 @@ def init(comm: object = None, process_sets: Sequence[ProcessSet] | str | None = 
     _process_sets = process_sets
     if process_sets is None or isinstance(process_sets, str):
         return
+    meetings = _session.MEETINGS
+    while not _added(process_sets, last=meetings == 1):
+        _session.init()
+        meetings -= 1
+
+
+def _added(process_sets: Sequence[ProcessSet], last: bool) -> bool:
+    """False: a rank of an elastic job was lost meanwhile, and it was not the last try. There is no
+    session then."""
+    met = _session.session()
     try:
         for process_set in process_sets:
-            if process_set.ranks not in [
-                list(m.ranks) for m in _session.session().members.values()
-            ]:
+            if process_set.ranks not in [list(m.ranks) for m in met.members.values()]:
                 add_process_set(process_set)
-    except BaseException:
-        _session.shutdown()
-        raise
+    except BaseException as failure:
+        again = not last and met.may_meet_again(failure)
+        (_session.shutdown_quietly if again else _session.shutdown)()
+        if not again:
+            raise
+        return False
+    return True
 
 
 def meet_again() -> None:

@@ -22,7 +22,15 @@ from typing import Any, Callable, Protocol, Union
 
 from . import _words
 from ._core import TEXT_BYTES, Place, error, ffi, lib, make_context, text_of, verdict_of
-from .errors import LEFT, DuplicateName, HalayError, HalayOver, HalayPeerLost, NotInitialized
+from .errors import (
+    LEFT,
+    DuplicateName,
+    HalayError,
+    HalayOver,
+    HalayPeerLost,
+    HalayTimeout,
+    NotInitialized,
+)
 
 PLACES = 65536  # names of which the library remembers where they were submitted
 
@@ -213,10 +221,15 @@ class Session:
         except BaseException as failure:
             self.members.clear()
             lib.halay_finalize(self.context)  # takes NULL
-            if last or not (self.elastic and isinstance(failure, HalayPeerLost)):
+            if last or not self.may_meet_again(failure):
                 raise
             return False
         return True
+
+    def may_meet_again(self, failure: BaseException) -> bool:
+        """Whether a rank was lost by this, or stopped for longer than the others' patience, in a
+        job that goes on without it."""
+        return self.elastic and isinstance(failure, (HalayPeerLost, HalayTimeout))
 
     def _read_topology(self) -> None:
         topology = ffi.new("halay_topology_t *")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Of the elastic trainings that tests start: what happens to a rank, and the log of its commits.
 
-EVENTS: a list of [batch, rank, what]: what that rank does before that batch, once. A commit is a
-line of JSON in FOLDER/log.PID.
+EVENTS: a list of [batch, rank, what]: what that rank does before that batch, once; "stop in M": it
+stops (SIGSTOP) when Session.M is called next, which is in a meeting. A commit is a line of JSON in
+FOLDER/log.PID.
 """
 
 import atexit
@@ -15,6 +16,7 @@ import sys
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 from halay import _session
 
@@ -23,6 +25,18 @@ def linger(path: Path) -> None:
     """A process that takes long to end; a file says when it has."""
     time.sleep(3)
     path.write_text(str(time.time()))
+
+
+def stop_in(method: str) -> None:
+    """Has this process stopped when that of the session is called next."""
+    before = getattr(_session.Session, method)
+
+    def stop(*args: Any) -> Any:
+        setattr(_session.Session, method, before)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return before(*args)
+
+    setattr(_session.Session, method, stop)
 
 
 class Events:
@@ -34,7 +48,7 @@ class Events:
 
     def before(self, batch: int) -> None:
         for at, rank, what in self.events:
-            mark = self.folder / f"event-{at}-{what}"
+            mark = self.folder / f"event-{at}-{what.replace(' ', '-')}"
             if (at, rank) != (batch, _session.session().rank) or mark.exists():
                 continue
             mark.write_text(f"{os.getpid()} {time.time()}")
@@ -46,6 +60,8 @@ class Events:
                 end = time.monotonic() + 60
                 while time.monotonic() < end and not _session.session().newcomers():
                     time.sleep(0.02)
+            elif what.startswith("stop in "):
+                stop_in(what.split()[-1])
             else:
                 atexit.register(linger, self.folder / f"lingers-{at}")
                 os.kill(os.getpid(), signal.SIGTERM if what == "leave" else signal.SIGKILL)

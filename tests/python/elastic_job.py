@@ -55,7 +55,8 @@ class Training:
 
 def main() -> None:
     folder, events, batches = Path(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3])
-    hvd.init()
+    in_sets = any("add_members" in what for _, _, what in events)
+    hvd.init(process_sets=[hvd.ProcessSet([0])] if in_sets else None)
     training = Training(folder, events, batches)
     state = hvd.elastic.TorchState(training.model, training.optimizer, batch=0, meeting=0)
 

@@ -15,11 +15,11 @@ from elastic_events import check, commits_of, events_of
 from elastic_job import ROWS, batch_of
 
 
-def train(folder, options, events, batches, timeout=180):
+def train(folder, options, events, batches, timeout=180, **env):
     """What the processes have logged, by meeting and batch, and what halayrun has printed."""
     command = [str(HALAYRUN), *options.split(), sys.executable, str(HERE / "elastic_job.py")]
     command += [str(folder), json.dumps(events), str(batches)]
-    status, text = run(command, timeout, environment())
+    status, text = run(command, timeout, environment(env))
     assert status == 0, f"exit status {status}\n{text}"
     return commits_of(folder), text
 
@@ -67,6 +67,20 @@ def test_one_event(tmp_path, what, rank):
 
 
 @pytest.mark.parametrize(
+    "method, rank",
+    [("greatest", 0), ("_open_trainer", 0), ("_open_trainer", 1), ("add_members", 0)],
+)
+def test_one_stops_in_the_meeting(tmp_path, method, rank):
+    """Before all can exchange the state: the last one that has it goes on."""
+    options = "-np 3 --min-np 1 --blacklist-cooldown-range 100 100"
+    events = [[5, 2, "kill"], [5, rank, f"stop in {method}"]]
+    commits, text = train(tmp_path, options, events, 10, HALAY_STOP_PATIENCE="1")
+    assert check(commits, losses(10), text) == 1, text
+    assert events_of(tmp_path) == ["event-5-kill", f"event-5-stop-in-{method}"]
+    assert "Traceback" not in text, text
+
+
+@pytest.mark.parametrize(
     "events, how",
     [(30, "--slots 6 --pause 0.05"), pytest.param(1000, "", marks=pytest.mark.long)],
 )
@@ -78,7 +92,8 @@ def test_random_events(tmp_path, events, how):
     command += how.split()
     status, text = run(command, 20 * events + 120, environment())
     print(text)
-    assert status == 0, text
+    verdict = text.rstrip().rpartition("\n")[2]  # first, where an excerpt shows it
+    assert status == 0, f"{verdict}\n{text}"
 
 
 PLACES = """
