@@ -240,6 +240,15 @@ static bool by_route(const struct ifaddrs *all, halay_address_t *address)
     return false;
 }
 
+/* Of version 6 only where there is none of version 4: a host without any listens at that. */
+static void loopback(const struct ifaddrs *all, halay_address_t *address)
+{
+    const halay_address_t six = {.family = AF_INET6, .ip = {[15] = 1}};
+    *address = (halay_address_t){.family = AF_INET, .ip = {127, 0, 0, 1}};
+    if (!has(all, address) && has(all, &six))
+        *address = six;
+}
+
 int hly_listen_choose(const struct hly_boot_log *log, const char *interface,
                       halay_address_t *address)
 {
@@ -266,7 +275,7 @@ int hly_listen_choose(const struct hly_boot_log *log, const char *interface,
     } else if (by_interface(all, NULL, address)) {
         how = "the first interface has it";
     } else {
-        *address = (halay_address_t){.family = AF_INET, .ip = {127, 0, 0, 1}};
+        loopback(all, address);
     }
     if (all)
         freeifaddrs(all);

@@ -6,6 +6,13 @@ any library, halay.mem registers memory. This module needs no framework and does
 library.
 """
 
+import sys
+
+# pip looks at this, a module file's PYTHONPATH does not. Read by Python 3.6, too.
+if sys.version_info < (3, 9):  # noqa: UP036
+    _used = f"{sys.executable} is Python {sys.version_info[0]}.{sys.version_info[1]}"
+    raise ImportError(f"Halay needs Python 3.9 or newer, and {_used}: start another one")
+
 from ._version import __version__
 from .errors import (
     DuplicateName,

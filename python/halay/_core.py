@@ -33,6 +33,7 @@ SONAME = "libhalay.so.0"
 TEXT_BYTES = 1024
 
 ffi: Any = _declared.ffi
+_PACKAGE = Path(__file__).resolve().parent
 
 
 def _candidates() -> list[str]:
@@ -40,14 +41,25 @@ def _candidates() -> list[str]:
     chosen = os.environ.get("HALAY_LIBRARY")
     if chosen:
         return [chosen]
-    package = Path(__file__).resolve().parent
-    prefix = package.parents[2] / SONAME  # the package is LIBDIR/halay/python/halay there
+    above = _PACKAGE.parent.parent
+    prefix = above.parent / SONAME  # the package is LIBDIR/halay/python/halay there
     return [
-        str(package / "lib" / SONAME),
+        str(_PACKAGE / "lib" / SONAME),
         *([str(prefix)] if prefix.exists() else []),
-        str(package.parents[1] / "build" / "lib" / SONAME),
+        str(above / "build" / "lib" / SONAME),
         SONAME,
     ]
+
+
+def _remedy() -> str:
+    if os.environ.get("HALAY_LIBRARY"):
+        return f"HALAY_LIBRARY names it: unset it, or set it to the full path of a {SONAME}."
+    if not _PACKAGE.is_dir():
+        return "No library can be loaded out of an archive: install the wheel by pip."
+    return (
+        "Build it (cmake --preset release && ninja -C build), or set HALAY_LIBRARY to the "
+        "full path of libhalay.so.0."
+    )
 
 
 def _load() -> tuple[Any, str]:
@@ -59,14 +71,15 @@ def _load() -> tuple[Any, str]:
             tried.append(f"  {path}: no such file")
             continue
         try:
-            return ffi.dlopen(path, flags), path
-        except OSError as error:
+            found = ffi.dlopen(path, flags)
+            found.halay_version  # noqa: B018  # another library has none
+            return found, path
+        except (OSError, AttributeError, ffi.error) as error:
             tried.append(f"  {path}: {error}")
     raise ImportError(
         f"Halay's C library {SONAME} could not be loaded. Looked at:\n"
         + "\n".join(tried)
-        + "\nBuild it (cmake --preset release && ninja -C build), or set HALAY_LIBRARY to the "
-        "full path of libhalay.so.0."
+        + f"\n{_remedy()}"
     )
 
 

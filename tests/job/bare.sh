@@ -45,6 +45,11 @@ run env HALAY_PLUGIN_DIR= "$HALAYRUN" -np 2 "$JOB_RANK"
 two_ranks "HALAY_PLUGIN_DIR is empty"
 one_line 125 "/nowhere/halay-launch-meet.so: .* (is HALAY_PLUGIN_DIR right?)$" env HALAY_PLUGIN_DIR=/nowhere "$HALAYRUN" -np 2 "$JOB_RANK"
 
+if unshare -n true 2>/dev/null; then
+    run unshare -n sh -c 'ip link set lo up && ip address del 127.0.0.1/8 dev lo && exec "$@"' sh "$HALAYRUN" -np 2 "$JOB_RANK"
+    two_ranks "a loopback that speaks IPv6 only"
+fi
+
 # ------------------------------------------------------------------ limits
 one_line 125 "the limit on the stack is 64 KiB, and 512 are needed at least: raise it (ulimit -s)$" \
     bash -c 'ulimit -s 64 && exec "$@"' bash "$HALAYRUN" -np 2 "$JOB_RANK"
