@@ -302,7 +302,7 @@ class Events:
     def event_recovery(self) -> None:
         """One ends, and while the others meet another does."""
         first, second = self.victims(2)
-        place = self.random.choice(["reset", "sync", "synced", ""])
+        place = self.random.choice(["meeting", "reset", "sync", "synced", ""])
         if place:
             self.job.do(f"{place} {self.random.choice(['kill', 'exit', 'stop'])}", second)
         self.job.do("kill", first)

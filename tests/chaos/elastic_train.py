@@ -181,8 +181,16 @@ def main() -> None:
     folder = Path(sys.argv[1])
     torch.set_num_threads(1)
     import halay.torch as hvd
+    from halay._session import Session
 
     orders = Orders(folder)
+    open_trainer = Session._open_trainer
+
+    def open_trainer_or_obey(*args: Any) -> None:
+        orders.obey("meeting")  # behind halay_init, and the others are not through
+        open_trainer(*args)
+
+    Session._open_trainer = open_trainer_or_obey  # type: ignore[method-assign]
 
     class State(hvd.elastic.TorchState):
         def save(self) -> None:
