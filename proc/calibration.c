@@ -23,6 +23,8 @@ bool hly_calibration_off(void)
     return where && !strcmp(where, "off");
 }
 
+#define FILE_NAME 64 /* a name in the folder, at most */
+
 /* ---------------------------------------------------------------- the kind of a node */
 
 /* The value of the first line with one of these keys; x86, then what other processors have. */
@@ -96,11 +98,15 @@ static bool folder(int n, const char *library, char *path, size_t bytes)
     return n == 0 || (n == 1 && !given);
 }
 
+bool hly_calibration_folder(char path[HLY_CALIBRATION_PATH])
+{
+    return folder(0, "", path, HLY_CALIBRATION_PATH - FILE_NAME) && *path;
+}
+
 bool hly_calibration_place(int n, const char *library, char path[HLY_CALIBRATION_PATH])
 {
     char text[HLY_CALIBRATION_TEXT];
-    const size_t room = HLY_CALIBRATION_PATH - sizeof "/calibration-01234567.rows";
-    if (!folder(n, library, path, room))
+    if (!folder(n, library, path, HLY_CALIBRATION_PATH - FILE_NAME))
         return false;
     const size_t used = strlen(path);
     if (used)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * calibration.h - the file in which halay-bench calibrate keeps rows, one for each kind of node:
- * where it lies, and whether it may be used. docs/decisions/0132.
+ * calibration.h - where what was measured is kept; and the file in which halay-bench calibrate
+ * keeps rows, one for each kind of node: whether it may be used. docs/decisions/0132.
  */
 #ifndef HALAY_PROC_CALIBRATION_H
 #define HALAY_PROC_CALIBRATION_H
@@ -22,6 +22,8 @@ enum {
 
 /* HALAY_CALIBRATION=off. */
 bool hly_calibration_off(void);
+/* The user's folder for what was measured; false: there is no home, or its path is too long. */
+bool hly_calibration_folder(char path[HLY_CALIBRATION_PATH]);
 /* What has to be the same for a measurement to hold on this node, in words, and their hash. */
 uint32_t hly_calibration_kind(char text[HLY_CALIBRATION_TEXT]);
 /* The file of this kind of nodes in the first folder for it, or in the second, ...; false: there

@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../../proc/calibration.h"
 #include "tune.h"
 
-#define PATH_BYTES 512
 #define FILE_BYTES 1024
 
 static int is_mute(void)
@@ -35,35 +35,20 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
         fprintf(stderr, "halay: autotune: %s\n", text);
 }
 
-/* The folder of what was measured on this machine. NULL: there is none, and why. */
-static const char *folder(char path[PATH_BYTES], const char **why)
+/* 0: there is no folder for it, and why. */
+static int path_of(const struct hlt_tune *tune, char path[HLY_CALIBRATION_PATH], const char **why)
 {
-    const char *own = getenv("HALAY_CALIBRATION"), *cache = getenv("XDG_CACHE_HOME"),
-               *home = getenv("HOME");
-    int bytes;
-    if (own && !strcmp(own, "off")) {
-        *why = "HALAY_CALIBRATION is off";
-        return NULL;
-    }
-    if (own && *own)
-        bytes = snprintf(path, PATH_BYTES, "%s", own);
-    else if (cache && *cache == '/')
-        bytes = snprintf(path, PATH_BYTES, "%s/halay", cache);
-    else if (home && *home == '/')
-        bytes = snprintf(path, PATH_BYTES, "%s/.cache/halay", home);
-    else
-        bytes = -1;
-    *why =
-        bytes < 0 ? "HOME is not set; HALAY_CALIBRATION can name a folder" : "its path is too long";
-    return bytes >= 0 && bytes < PATH_BYTES - 64 ? path : NULL;
-}
-
-static int path_of(const struct hlt_tune *tune, char path[PATH_BYTES], const char **why)
-{
-    if (!folder(path, why))
+    char kind[HLY_CALIBRATION_TEXT];
+    const uint64_t key[] = {tune->key, hly_calibration_kind(kind)};
+    *why = "HALAY_CALIBRATION is off";
+    if (hly_calibration_off())
+        return 0;
+    *why = "there is no home directory; HALAY_CALIBRATION=DIR names a folder";
+    if (!hly_calibration_folder(path))
         return 0;
     const size_t used = strlen(path);
-    snprintf(path + used, PATH_BYTES - used, "/groups-%016llx.txt", (unsigned long long)tune->key);
+    snprintf(path + used, HLY_CALIBRATION_PATH - used, "/groups-%016llx.txt",
+             (unsigned long long)hlt_hash_words(0, key, 2));
     return 1;
 }
 
@@ -92,7 +77,7 @@ static void find_word(const char *text, const char *key, char word[32])
 
 int hlt_tune_read(const struct hlt_tune *tune)
 {
-    char path[PATH_BYTES], text[FILE_BYTES], version[32], bytes[32], *end;
+    char path[HLY_CALIBRATION_PATH], text[FILE_BYTES], version[32], bytes[32], *end;
     const char *why;
     if (!path_of(tune, path, &why) || !read_file(path, text))
         return -1;
@@ -129,7 +114,7 @@ static int make_folders(char *path)
 /* 0, or errno. */
 static int write_file(const char *path, const char *text)
 {
-    char made[PATH_BYTES + 16];
+    char made[HLY_CALIBRATION_PATH + 16];
     snprintf(made, sizeof(made), "%s.%d", path, (int)getpid());
     const int fd = open(made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0)
@@ -158,7 +143,7 @@ static void show_bytes(size_t bytes, char text[32])
 
 void hlt_tune_write(const halay_trainer_t *trainer, const struct hlt_tune *tune)
 {
-    char path[PATH_BYTES], text[FILE_BYTES], size[32], kept[PATH_BYTES + 64];
+    char path[HLY_CALIBRATION_PATH], text[FILE_BYTES], size[32], kept[HLY_CALIBRATION_PATH + 64];
     const struct hlt_search *search = &tune->search;
     const char *why = "";
     show_bytes(tune->bytes[tune->setting], size);
