@@ -15,4 +15,28 @@ batch -N2 -n4 "$source_folder/slurm/halay.sbatch" "$rank" collectives
 cat halay-*.out >err
 expect 0 "slurm/halay.sbatch on two nodes"
 [ "$(grep -c "^rank . of 4 " halay-*.out)" = 4 ] || fail "not four ranks"
+
+# An array: its elements run at the same time on the same nodes.
+login sbatch --wait "$source_folder/slurm/array.sbatch" "$rank" collectives >out 2>&1
+status=$?
+cat array-*.out >err
+expect 0 "slurm/array.sbatch"
+for element in 0 1 2 3; do
+    [ "$(grep -c "^rank . of 2 " array-*-$element.out)" = 2 ] || fail "element $element is not a job of two ranks"
+done
+
+# Components of other sizes, in one job.
+login sbatch --wait "$source_folder/slurm/hetjob.sbatch" "$rank" collectives >out 2>&1
+status=$?
+cat hetjob-*.out >err
+expect 0 "slurm/hetjob.sbatch"
+[ "$(grep -c "^rank . of 5 " hetjob-*.out)" = 5 ] || fail "not one job of five ranks"
+rm hetjob-*.out
+login sbatch --wait -N1 -n1 : -N2 -n2 : -N1 -n1 "$source_folder/slurm/hetjob.sbatch" "$rank" collectives >out 2>&1
+status=$?
+cat hetjob-*.out >err
+expect 0 "slurm/hetjob.sbatch with three components"
+[ "$(grep -c "^rank . of 4 " hetjob-*.out)" = 4 ] || fail "not one job of four ranks"
+
+login sbatch --wait "$source_folder/slurm/array.sbatch" >out 2>&1 && fail "no program is nothing to array.sbatch"
 nothing_left 4
