@@ -18,6 +18,12 @@ die() {
     exit 1
 }
 
+# What asks git asks it of this tree: not of a repository that an unpacked tarball lies in.
+need_clone() {
+    [ "$(git rev-parse --show-toplevel 2>/dev/null)" -ef "$root" ] || die "$root is no clone of Halay's repository, or git says that it is not yours:" \
+        "$(git rev-parse --show-toplevel 2>&1)"
+}
+
 need_debian() {
     local id like
     id=$(. /etc/os-release 2>/dev/null && echo "${ID:-}")

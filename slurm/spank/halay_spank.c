@@ -107,7 +107,7 @@ static int wait_for(pid_t child, const char *path)
     kill(child, SIGKILL);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         continue;
-    return status;
+    return 0;
 }
 
 /* In a task, as the user, before its program. The first of a node looks at it; none waits for
@@ -132,12 +132,16 @@ int slurm_spank_task_init(spank_t spank, int argc, char *argv[])
         dup2(2, 1);
         environ = kept; /* the job's PATH, too */
         execvp(path, (char *[]){(char *)path, (char *)"--brief", NULL});
-        _exit(127);
+        _exit(errno == ENOENT ? 127 : 126);
     }
     int status = wait_for(child, path);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+    if (WIFSIGNALED(status))
+        slurm_error("halay: %s was ended by signal %d", path, WTERMSIG(status));
+    else if (WEXITSTATUS(status) == 127)
         slurm_error(
             "halay: there is no %s on this node: doctor=PATH in plugstack.conf says where it is",
             path);
+    else if (WEXITSTATUS(status) == 126)
+        slurm_error("halay: %s cannot be run on this node: may everybody run it?", path);
     return 0;
 }

@@ -30,6 +30,20 @@ expect 0 "a job whose doctor is not there"
 counts out 4 "^rank . of 4"
 says err "there is no $here/doctor on this node"
 
+# bad NAME MESSAGE: with this doctor the job runs all the same.
+bad() {
+    ranks -N2 -n4 --halay-doctor "$rank" one
+    expect 0 "a job whose doctor $1"
+    counts out 4 "^rank . of 4"
+    says err "$2"
+}
+echo '#!/bin/sh' >doctor
+bad "is no program" "doctor cannot be run on this node"
+chmod +x doctor && echo 'kill -SEGV $$' >>doctor
+bad "crashes" "doctor was ended by signal 11"
+printf '#!/bin/sh\nhead -c 3000000 /dev/zero | tr "\\0" "\\n"\necho seen >&2\nexit 3\n' >doctor
+bad "prints megabytes, and fails" "^seen"
+
 echo broken >broken.so
 for broken in "$here/none.so" "$here/broken.so" "$build/lib/libhalay.so"; do
     stack "$broken"

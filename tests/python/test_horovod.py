@@ -161,6 +161,8 @@ def test_settings_for_gpus(clean):
         ("BATCH_D2D_MEMCOPIES", "off", "HALAY_BATCH_COPIES", None, True),
         ("TIMELINE_MARK_CYCLES", "false", "HALAY_TIMELINE_MARK_CYCLES", None, True),
         ("STALL_CHECK_DISABLE", "no", "HALAY_STALL", None, True),
+        ("LOG_LEVEL", "debgu", "HALAY_DEBUG", None, True),
+        ("LOG_LEVEL", "Fatal", "HALAY_DEBUG", "error", False),
         ("STALL_SHUTDOWN_TIME_SECONDS", "inf", "HALAY_DEADLINE", None, True),
         ("STALL_SHUTDOWN_TIME_SECONDS", "nan", "HALAY_DEADLINE", None, True),
         ("STALL_SHUTDOWN_TIME_SECONDS", "-1", "HALAY_DEADLINE", None, False),

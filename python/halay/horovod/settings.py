@@ -31,8 +31,11 @@ class Setting(NamedTuple):
 
 
 def _level(text: str) -> str | None:
-    levels = {"trace": "trace", "debug": "info", "info": "info", "warning": "warn"}
-    return levels.get(text.lower(), "error")
+    levels = {"trace": "trace", "debug": "info", "info": "info", "warning": "warn",
+              "error": "error", "fatal": "error"}  # fmt: skip
+    if text.lower() not in levels:
+        raise ValueError(text)
+    return levels[text.lower()]
 
 
 def _on(text: str) -> bool:
