@@ -32,16 +32,32 @@ static int has_scalar(void)
 }
 
 #if defined(__x86_64__)
+/* Not every compiler's __builtin_cpu_supports() tells the truth: Zig's says no to everything. */
+static bool has_leaf7(unsigned ebx)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & ebx) == ebx;
+}
+
+/* The kernel keeps these registers (bits of XCR0) for a thread; there is F16C, and so AVX. */
+static bool has_registers(unsigned bits)
+{
+    unsigned a, b, c, d, low, high;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_AVX) || !(c & bit_F16C))
+        return false;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & bits) == bits;
+}
+
 static int has_avx2(void)
 {
-    unsigned a, b, c = 0, d; /* not every compiler lets one ask for "f16c" by name */
-    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    return has_registers(0x06) && has_leaf7(bit_AVX2);
 }
 
 static int has_avx512(void)
 {
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    return has_avx2() && has_registers(0xe6) &&
+           has_leaf7(bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ);
 }
 #endif
 

@@ -81,6 +81,13 @@ done
 run "${alone[@]}" halayrun --horovod -np 2 python -c "import horovod; print('in', horovod.__path__[0])"
 expect 0 "import horovod"
 [ "$(grep -o "in $package/horovod/shim/horovod" out | wc -l)" = 2 ] || fail "another horovod: $(cat out)"
+for isa in avx2 avx512; do # as quick as by another compiler
+    grep -qw "${isa/512/512vl}" /proc/cpuinfo || continue
+    run "${alone[@]}" HALAY_ISA=$isa halayrun -np 2 halay-bench allreduce --max 1K --seconds 0.01
+    expect 0 "HALAY_ISA=$isa on a processor that has it"
+    run "${alone[@]}" halay-info
+    says out "^instruction sets: .*$isa yes,"
+done
 run "${alone[@]}" halayrun -np 2 python -c 'import sys; sys.exit(3)'
 expect 3 "the status of a rank"
 

@@ -5,9 +5,6 @@
  * even where a launcher has started this program.
  */
 #define _GNU_SOURCE
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,6 +83,27 @@ int hly_info_check(char *reason, size_t bytes)
     return try_init(NULL, reason, bytes);
 }
 
+#if defined(__x86_64__)
+/* Whether the kernel lists all these words. Not every compiler's __builtin_cpu_supports() is right.
+ */
+static int processor_has(const char *const *words)
+{
+    char line[8192] = "";
+    FILE *info = fopen("/proc/cpuinfo", "r");
+    if (!info)
+        return 0;
+    while (fgets(line, sizeof line, info) && strncmp(line, "flags", 5) != 0)
+        ;
+    fclose(info);
+    line[strcspn(line, "\n")] = ' ';
+    for (; *words; words++) {
+        if (!strstr(line, *words))
+            return 0;
+    }
+    return 1;
+}
+#endif
+
 void hly_info_processor(int accepted)
 {
     cpu_set_t set;
@@ -94,14 +112,11 @@ void hly_info_processor(int accepted)
     printf("processors: %d usable of %ld\n", usable, online);
     printf("instruction sets:");
 #if defined(__x86_64__)
-    show_isa("avx512",
-             __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"),
-             accepted);
-    unsigned a, b, c = 0, d;
-    show_isa("avx2",
-             __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C),
-             accepted);
+    static const char *const avx512[] = {" avx2 ",     " f16c ",     " avx512f ", " avx512bw ",
+                                         " avx512vl ", " avx512dq ", NULL};
+    static const char *const avx2[] = {" avx2 ", " f16c ", NULL};
+    show_isa("avx512", processor_has(avx512), accepted);
+    show_isa("avx2", processor_has(avx2), accepted);
 #endif
     show_isa("scalar", 1, accepted);
 }
