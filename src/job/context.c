@@ -98,7 +98,10 @@ static int find_job(halay_context_t *ctx, const halay_config_t *config, struct f
         alone(ctx);
         return HALAY_OK;
     }
-    rc = hly_plugin_load(ctx, "boot", plugin, "halay_boot_v4_", &table, reason, sizeof(reason));
+    rc = HALAY_EBOOT;
+    snprintf(reason, sizeof(reason), "they are not the tasks of the srun that it has used");
+    if (plugin)
+        rc = hly_plugin_load(ctx, "boot", plugin, "halay_boot_v4_", &table, reason, sizeof(reason));
     if (!rc) {
         ctx->boot_ops = table;
         if (ctx->boot_ops->probe(&promised))

@@ -119,6 +119,16 @@ static bool ranks_by_driver(void)
 }
 
 /*
+ * How many ranks an mpiexec without PMIx has started within an srun, which that mpiexec uses to
+ * reach nodes: its ranks inherit the PMIx of srun's tasks, which are others. 0: there is none.
+ */
+static int ranks_without_pmix(void)
+{
+    const int n = number_in("PMI_SIZE"), tasks = number_in("SLURM_STEP_NUM_TASKS");
+    return n > 1 && tasks && n != tasks && !given("OMPI_COMM_WORLD_SIZE") ? n : 0;
+}
+
+/*
  * The shell of a batch script has SLURM_NTASKS but no step of several tasks: it is nobody's task.
  * PMIX_RANK alone promises nothing about the number of ranks: 0 means "ask PMIx".
  */
@@ -135,7 +145,8 @@ int hly_launcher_announced(const char **plugin, const char **launcher, const cha
         {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun",
          "use an mpirun with PMIx (Open MPI 4 or newer)"},
         {"PALS_RANKID", "PALS_NRANKS", "PALS", "start it with --pmi=pmix"},
-        {"PMI_SIZE", "PMI_SIZE", "a PMI launcher", "use a launcher with PMIx, or halayrun"},
+        {"PMI_SIZE", "PMI_SIZE", "an mpiexec without PMIx, as MPICH's and Intel MPI's,",
+         "use a launcher with PMIx, or halayrun"},
         {"HALAY_LAUNCHER", "HALAY_NRANKS", "halayrun", "check halayrun's own message above"},
     };
     const char *none = getenv("HALAY_LAUNCHER"); /* "none": a program that a rank starts, alone */
@@ -155,6 +166,12 @@ int hly_launcher_announced(const char **plugin, const char **launcher, const cha
         *remedy = "check that all of Halay is installed, or set HALAY_LAUNCHER=none to run alone";
         int n = number_in("WORLD_SIZE");
         return n > 1 ? n : 0; /* 0: the plug-in says what is wrong */
+    }
+    if (ranks_without_pmix()) {
+        *plugin = NULL;
+        *launcher = "an mpiexec without PMIx, as MPICH's and Intel MPI's,";
+        *remedy = "use srun --mpi=pmix, or halayrun";
+        return ranks_without_pmix();
     }
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         int n = getenv(rows[i].must) ? number_in(rows[i].number) : 0;

@@ -142,4 +142,21 @@ by_blaunch="env OMPI_MCA_plm_rsh_agent=blaunch PRTE_MCA_plm_ssh_agent=blaunch"
 prints "$by_blaunch mpirun -n 2 -H n1:2 $mpi -x PATH p" "${lsf[@]}" "LSB_MCPU_HOSTS=$here_name 1 n1 2" "${d[@]}" p
 prints "mpirun -n 2 -H n1:2 $mpi -x PATH p" OMPI_MCA_plm_rsh_agent=ssh "${lsf[@]}" "LSB_MCPU_HOSTS=$here_name 1 n1 2" "${d[@]}" p
 prints "$local 2 p" "${sum[@]}" JSM_NAMESPACE_RANK=1 "${d[@]}" -np 2 p
+
+# Each of two tasks of an srun starts one; the first of them says so.
+task() { run env SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS="$1" SLURM_PROCID="$2" "$HALAYRUN" -np 2 true; }
+task 2 0
+expect 0
+says err "^halayrun: srun has started halayrun 2 times, and each starts a job of its own; for one job: srun -n RANKS --mpi=pmix PROGRAM$"
+for quiet in "2 1" "1 0"; do
+    # shellcheck disable=SC2086
+    task $quiet
+    expect 0
+    [ ! -s err ] || fail "task $quiet says something"
+done
+
+# An mpiexec without PMIx uses srun to reach nodes: its ranks have the PMIx variables of that srun's tasks.
+run env SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 PMIX_NAMESPACE=slurm.pmix.1.0 PMIX_RANK=0 PMI_SIZE=4 PMI_RANK=2 "$JOB_RANK"
+expect 1
+says err "an mpiexec without PMIx, as MPICH's and Intel MPI's, announced 4 ranks, but they cannot be found: they are not the tasks of the srun that it has used\. .*; use srun --mpi=pmix, or halayrun"
 nothing_left

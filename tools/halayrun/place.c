@@ -146,6 +146,17 @@ static int find_allocation(struct allocation *a)
     return 0;
 }
 
+/* Each task of an srun has started a halayrun. The first says it. */
+static void warn_of_tasks(void)
+{
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *task = getenv("SLURM_PROCID");
+    if (is_slurm_task() && tasks && strtol(tasks, NULL, 10) > 1 && task && !strcmp(task, "0"))
+        hly_note(
+            "srun has started halayrun %s times, and each starts a job of its own; for one job: "
+            "srun -n RANKS --mpi=pmix PROGRAM",
+            tasks);
+}
+
 /* ------------------------------------------------------------------ which launcher */
 
 static int on_path(const char *name)
@@ -325,6 +336,8 @@ int hly_place_find(struct hly_place *place, const struct hly_options *options)
         status = check_launcher(place);
     if (!status)
         lay_out(place, &a);
+    if (!status && place->launcher == HLY_LOCAL)
+        warn_of_tasks();
     hly_hosts_destroy(&a.hosts);
     if (status)
         hly_hosts_destroy(&place->hosts);
