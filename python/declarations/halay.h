@@ -122,6 +122,7 @@ typedef struct halay_topology {
     char host[64];
     char launcher[32];
     char transport[32];
+    int oversubscribed;
 } halay_topology_t;
 
 int halay_context_topology(const halay_context_t *context, halay_topology_t *topology);
