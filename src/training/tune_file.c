@@ -144,24 +144,24 @@ static void show_bytes(size_t bytes, char text[32])
 void hlt_tune_write(const halay_trainer_t *trainer, const struct hlt_tune *tune)
 {
     char path[HLY_CALIBRATION_PATH], text[FILE_BYTES], size[32], kept[HLY_CALIBRATION_PATH + 64];
+    char what[64];
     const struct hlt_search *search = &tune->search;
     const char *why = "";
     show_bytes(tune->bytes[tune->setting], size);
+    snprintf(what, sizeof(what), "%zu tensor%s, %llu bytes", tune->ntensors,
+             tune->ntensors == 1 ? "" : "s", (unsigned long long)tune->total_bytes);
     if (search->nsettings == 1) {
-        say("%zu tensors, %llu bytes: all settings give the same groups", tune->ntensors,
-            (unsigned long long)tune->total_bytes);
+        say("%s: all settings give the same groups", what);
         return;
     }
     if (tune->from_file) {
-        say("%zu tensors, %llu bytes: groups %s at most, as kept by an earlier job", tune->ntensors,
-            (unsigned long long)tune->total_bytes, size);
+        say("%s: groups %s at most, as kept by an earlier job", what, size);
         return;
     }
     snprintf(text, sizeof(text),
-             "# Fused groups for %zu tensors, %llu bytes, %d ranks; by HALAY_AUTOTUNE\n"
+             "# Fused groups for %s, %d ranks; by HALAY_AUTOTUNE\n"
              "halay %s\ngroup_bytes %zu\ngain %.3f\n",
-             tune->ntensors, (unsigned long long)tune->total_bytes, trainer->nranks,
-             halay_version(), tune->bytes[tune->setting], search->gain);
+             what, trainer->nranks, halay_version(), tune->bytes[tune->setting], search->gain);
     if (path_of(tune, path, &why)) {
         int failed = make_folders(path);
         failed = failed ? failed : write_file(path, text);
@@ -172,11 +172,10 @@ void hlt_tune_write(const halay_trainer_t *trainer, const struct hlt_tune *tune)
         snprintf(kept, sizeof(kept), "not kept: %s", why);
     }
     if (tune->setting)
-        say("%zu tensors, %llu bytes: groups %s at most, a step takes %.0f %% less time; %s",
-            tune->ntensors, (unsigned long long)tune->total_bytes, size, 100 * search->gain, kept);
+        say("%s: groups %s at most, a step takes %.0f %% less time; %s", what, size,
+            100 * search->gain, kept);
     else
-        say("%zu tensors, %llu bytes: groups %s at most, the default: no other is 3 %% better; %s",
-            tune->ntensors, (unsigned long long)tune->total_bytes, size, kept);
+        say("%s: groups %s at most, the default: no other is 3 %% better; %s", what, size, kept);
 }
 
 /* Horovod's columns: those that there are no settings for are always the same. */
