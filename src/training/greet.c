@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer.h"
+#include "tune.h"
 
 #define FUSION_BYTES   (UINT64_C(64) << 20)
 #define FUSION_MAX     (UINT64_C(1) << 40)
@@ -58,7 +58,13 @@ static void settings_take(halay_trainer_t *trainer, const halay_topology_t *topo
     const uint64_t where[] = {(uint64_t)trainer->nranks, (uint64_t)topology->nnodes,
                               hlt_tensor_hash(topology->transport)};
     trainer->buffer_bytes = (size_t)(wanted < most ? wanted : most);
-    if (least.group_bytes == UNSET && most) /* else there is nothing to tune */
+    const char *off = !least.tune_steps            ? "not all ranks have HALAY_AUTOTUNE=1"
+                      : least.group_bytes != UNSET ? "HALAY_GROUP_BYTES is set"
+                      : !most                      ? "HALAY_FUSION=0 fuses nothing"
+                                                   : NULL;
+    if (off && trainer->rank == 0 && trainer->greetings[0].tune_steps)
+        hlt_tune_refuse(off);
+    if (!off)
         trainer->autotune = (struct hlt_autotune){
             .most_bytes = (size_t)most,
             .steps = (uint32_t)least.tune_steps,

@@ -35,6 +35,11 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
         fprintf(stderr, "halay: autotune: %s\n", text);
 }
 
+void hlt_tune_refuse(const char *why)
+{
+    say("nothing is tuned: %s", why);
+}
+
 /* 0: there is no folder for it, and why. */
 static int path_of(const struct hlt_tune *tune, char path[HLY_CALIBRATION_PATH], const char **why)
 {
@@ -182,16 +187,19 @@ void hlt_tune_write(const halay_trainer_t *trainer, const struct hlt_tune *tune)
 void hlt_tune_log(const struct hlt_tune *tune, double ns)
 {
     const char *path = getenv("HALAY_AUTOTUNE_LOG");
-    FILE *file = path && *path ? fopen(path, "ae") : NULL;
-    if (path && *path && !file && !tune->search.round && !tune->search.at)
-        say("HALAY_AUTOTUNE_LOG: %s: %s", path, strerror(errno));
-    if (!file)
+    if (!path || !*path)
         return;
-    if (!ftell(file))
+    FILE *file = fopen(path, "ae");
+    int failed = !file;
+    if (file && !ftell(file))
         fputs("hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,"
               "cycle_time_ms,tensor_fusion_threshold,score\n",
               file);
-    fprintf(file, "0,0,0,1,0,%g,%g\n", (double)tune->bytes[tune->setting] / (1 << 20),
-            ns > 0 ? (double)tune->total_bytes / ns * 1e3 : 0);
-    fclose(file);
+    if (file)
+        fprintf(file, "0,0,0,1,0,%g,%g\n", (double)tune->bytes[tune->setting] / (1 << 20),
+                ns > 0 ? (double)tune->total_bytes / ns * 1e3 : 0);
+    if (file && fclose(file))
+        failed = 1;
+    if (failed && !tune->search.round && !tune->setting) /* once */
+        say("HALAY_AUTOTUNE_LOG: %s: %s", path, strerror(errno));
 }

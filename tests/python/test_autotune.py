@@ -2,6 +2,7 @@
 """HOROVOD_AUTOTUNE in a training: it searches, keeps what it finds, and changes no parameter."""
 
 import hashlib
+import os
 import sys
 
 import pytest
@@ -14,6 +15,8 @@ STEPS = 90
 def train() -> None:
     import horovod.torch as hvd
 
+    if os.environ["HOROVOD_RANK"] != "0" and "ONLY_RANK_0" in os.environ:
+        os.environ["HOROVOD_AUTOTUNE"] = "0"
     hvd.init()
     torch.manual_seed(3)
     model = torch.nn.Sequential(*(torch.nn.Linear(64, 64, dtype=torch.float64) for _ in range(12)))
@@ -68,6 +71,17 @@ def test_the_next_job_begins_with_what_was_found(settings, tmp_path):
     assert again == plain
     assert "as kept by an earlier job" in text
     assert (tmp_path / "log.csv").read_text().splitlines() == lines  # nothing was measured
+
+
+def test_why_nothing_is_tuned(settings):
+    for name, value, why in (
+        ("ONLY_RANK_0", "1", "not all ranks have HALAY_AUTOTUNE=1"),
+        ("HALAY_GROUP_BYTES", "4096", "HALAY_GROUP_BYTES is set"),
+        ("HALAY_FUSION", "0", "HALAY_FUSION=0 fuses nothing"),
+    ):
+        _, text = job({**settings, name: value})
+        assert text.count("halay: autotune: ") == 1
+        assert f"halay: autotune: nothing is tuned: {why}\n" in text
 
 
 def test_a_setting_that_makes_no_sense():
