@@ -5,6 +5,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 start_slurm 4 --cpus 8
+export HALAY_STALL=20 # where processors are few ranks wait for longer than a second, and that is said
 
 said() { sed -n "$1" out | sort -u | wc -l; }
 

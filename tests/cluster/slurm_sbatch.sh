@@ -17,8 +17,7 @@ expect 0 "slurm/halay.sbatch on two nodes"
 [ "$(grep -c "^rank . of 4 " halay-*.out)" = 4 ] || fail "not four ranks"
 
 # An array: its elements run at the same time on the same nodes.
-login sbatch --wait "$source_folder/slurm/array.sbatch" "$rank" collectives >out 2>&1
-status=$?
+batch "$source_folder/slurm/array.sbatch" "$rank" collectives
 cat array-*.out >err
 expect 0 "slurm/array.sbatch"
 for element in 0 1 2 3; do
@@ -26,17 +25,16 @@ for element in 0 1 2 3; do
 done
 
 # Components of other sizes, in one job.
-login sbatch --wait "$source_folder/slurm/hetjob.sbatch" "$rank" collectives >out 2>&1
-status=$?
+batch "$source_folder/slurm/hetjob.sbatch" "$rank" collectives
 cat hetjob-*.out >err
 expect 0 "slurm/hetjob.sbatch"
 [ "$(grep -c "^rank . of 5 " hetjob-*.out)" = 5 ] || fail "not one job of five ranks"
 rm hetjob-*.out
-login sbatch --wait -N1 -n1 : -N2 -n2 : -N1 -n1 "$source_folder/slurm/hetjob.sbatch" "$rank" collectives >out 2>&1
-status=$?
+batch -N1 -n1 : -N2 -n2 : -N1 -n1 "$source_folder/slurm/hetjob.sbatch" "$rank" collectives
 cat hetjob-*.out >err
 expect 0 "slurm/hetjob.sbatch with three components"
 [ "$(grep -c "^rank . of 4 " hetjob-*.out)" = 4 ] || fail "not one job of four ranks"
 
-login sbatch --wait "$source_folder/slurm/array.sbatch" >out 2>&1 && fail "no program is nothing to array.sbatch"
+batch "$source_folder/slurm/hetjob.sbatch"
+expect 2 "slurm/hetjob.sbatch without a program"
 nothing_left 4
