@@ -13,11 +13,11 @@ agree() { # ranks, nodes
     [ "$(wc -l <<<"$places")" = "$1" ] || fail "not $1 addresses"
     [ "$(sed 's/.*=//' <<<"$places" | sort -u | wc -l)" = "$1" ] || fail "two ranks have the same address"
 }
-# What all records have together: 120 bytes a node and 8 a rank.
+# What all records have together: 128 bytes a node and 8 a rank.
 records() { # ranks, nodes
     local sum=0 bytes
     for bytes in $(sed -nE 's/.* puts a record of ([0-9]+) bytes$/\1/p' err); do sum=$((sum + bytes)); done
-    [ "$sum" = $((120 * $2 + 8 * $1)) ] || fail "records of $sum bytes for $1 ranks on $2 nodes"
+    [ "$sum" = $((128 * $2 + 8 * $1)) ] || fail "records of $sum bytes for $1 ranks on $2 nodes"
 }
 warned() { [ "$(grep -c '^\[1\]' err)" = "$1" ] || fail "not $1 warnings: $(grep '^\[1\]' err)"; }
 for n in 1 3 64; do

@@ -16,6 +16,12 @@ HALAY_STOP_PATIENCE|one|soon -1 0|takes seconds
 HALAY_LINK_PATIENCE|one|soon -1 0|takes seconds
 HALAY_START_DEADLINE|one|soon -1 0|takes seconds
 HALAY_FUSION|one|abc -1 1M 99999999999999999999|takes a number from 0
+HALAY_GROUP_BYTES|one|abc -1 1M|takes a number from 0
+HALAY_AUTOTUNE|one|2 yes|takes 1, 0 (the default), or again
+HALAY_AUTOTUNE_STEPS|one|0 129 1.5|takes a number from 1 to 128
+HALAY_AUTOTUNE_WARMUP|one|abc -1|takes a number from 0
+HALAY_AUTOTUNE_LOG|-||unit/training_tune
+HALAY_CALIBRATION|-||a folder, of which nothing need be there: job/calibration
 HALAY_BATCH_COPIES|one|2 yes|takes 1 or 0
 HALAY_STALL|one|abc -1 nan 1s|takes seconds
 HALAY_TIMELINE|-||a file of the Python package
