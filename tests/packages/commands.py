@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """commands.py: what the pages tell people to type exists. commands.py --run BUILD PYTHON: and what
-stands behind "<!-- run -->" runs, with the tools of BUILD and that Python.
+stands behind "<!-- run -->" runs, with the tools of BUILD and that Python; with PACKAGES_LONG=1
+also what stands behind "<!-- run long -->".
 
 Looked at are README.md, CONTRIBUTING.md and docs/: commands in blocks of code (programs, files of
 the tree, options of our tools by their manual pages and of scripts by their text, HALAY_ and
@@ -56,6 +57,7 @@ class Block(NamedTuple):
 def blocks(page: str, text: str, language: str = "") -> Iterator[Block]:
     """The blocks of code, in their order: of a shell or of `language`, and indented ones."""
     lines, number, run = text.split("\n"), 0, False
+    marks = ["<!-- run -->", "<!-- run long -->"][: 1 + (os.environ.get("PACKAGES_LONG") == "1")]
     while number < len(lines):
         line, start = lines[number], number + 1
         fence = re.match(r"( *)```(\w*)$", line)
@@ -75,7 +77,7 @@ def blocks(page: str, text: str, language: str = "") -> Iterator[Block]:
             if not language:
                 yield Block(page, start, False, False, "\n".join(body))
             number -= 1
-        run = line.strip() == "<!-- run -->" if line.strip() else run
+        run = line.strip() in marks if line.strip() else run
         number += 1
 
 
