@@ -40,6 +40,7 @@ static void greeting_fill(struct hlt_greeting *own)
 static void settings_take(halay_trainer_t *trainer, const halay_topology_t *topology)
 {
     struct hlt_greeting least = trainer->greetings[0];
+    int asked = least.tune_steps != 0; /* of any rank for autotuning */
     for (int r = 1; r < trainer->nranks; r++) {
         const struct hlt_greeting *g = &trainer->greetings[r];
         least.fusion_bytes =
@@ -50,6 +51,7 @@ static void settings_take(halay_trainer_t *trainer, const halay_topology_t *topo
                                       ? g->tune_warmup_steps
                                       : least.tune_warmup_steps;
         least.tune_reads &= g->tune_reads;
+        asked |= g->tune_steps != 0;
     }
     const uint64_t caches = GROUP_BYTES * (uint64_t)trainer->nranks;
     const uint64_t most =
@@ -60,9 +62,9 @@ static void settings_take(halay_trainer_t *trainer, const halay_topology_t *topo
     trainer->buffer_bytes = (size_t)(wanted < most ? wanted : most);
     const char *off = !least.tune_steps            ? "not all ranks have HALAY_AUTOTUNE=1"
                       : least.group_bytes != UNSET ? "HALAY_GROUP_BYTES is set"
-                      : !most                      ? "HALAY_FUSION=0 fuses nothing"
+                      : !most                      ? "HALAY_FUSION leaves no room for groups"
                                                    : NULL;
-    if (off && trainer->rank == 0 && trainer->greetings[0].tune_steps)
+    if (off && trainer->rank == 0 && asked)
         hlt_tune_refuse(off);
     if (!off)
         trainer->autotune = (struct hlt_autotune){

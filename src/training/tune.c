@@ -205,14 +205,16 @@ void hlt_tune_agreed(halay_trainer_t *trainer)
 void hlt_tune_void(halay_trainer_t *trainer, struct hlt_programme *programme)
 {
     struct hlt_tune *tune = programme->tune;
-    if (!tune || tune->state == HLT_TUNE_OVER)
+    if (!tune || tune->state != HLT_TUNE_SEARCHES)
         return;
     tune->cycles = 0;
     tune->nns = 0;
-    if (tune->state != HLT_TUNE_SEARCHES || ++tune->voids <= VOIDS_MOST)
+    if (++tune->voids <= VOIDS_MOST)
         return;
     tune->state = HLT_TUNE_OVER;
     tune->setting = 0;
+    if (trainer->rank == 0)
+        hlt_tune_give_up(tune);
     if (hlt_programme_group(trainer, programme, tune->bytes[0]))
         hlt_trainer_leave_all(trainer, HALAY_ENOMEM, "no memory to sort tensors into groups anew");
 }
@@ -223,8 +225,10 @@ void hlt_tune_keep(halay_trainer_t *trainer, struct hlt_programme *to, struct hl
     from->tune = NULL;
     if (!tune)
         return;
-    tune->cycles = 0;
-    tune->nns = 0;
+    if (tune->state == HLT_TUNE_SEARCHES) {
+        tune->cycles = 0;
+        tune->nns = 0;
+    }
     if (hlt_programme_group(trainer, to, tune->bytes[tune->setting]))
         hlt_trainer_leave_all(trainer, HALAY_ENOMEM, "no memory to sort tensors into groups anew");
 }

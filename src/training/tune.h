@@ -56,6 +56,8 @@ void hlt_tune_start(halay_trainer_t *trainer);
 
 /* tune_file.c; rank 0's. */
 void hlt_tune_refuse(const char *why);
+/* The replay breaks off too often for the search. */
+void hlt_tune_give_up(const struct hlt_tune *tune);
 /* The kept setting; -1: there is none, or it is stale, which is said. */
 int hlt_tune_read(const struct hlt_tune *tune);
 /* Keeps the result, and says it in one line. */

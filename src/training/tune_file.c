@@ -120,8 +120,8 @@ static int make_folders(char *path)
 static int write_file(const char *path, const char *text)
 {
     char made[HLY_CALIBRATION_PATH + 16];
-    snprintf(made, sizeof(made), "%s.%d", path, (int)getpid());
-    const int fd = open(made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+    snprintf(made, sizeof(made), "%s.XXXXXX", path);
+    const int fd = mkostemp(made, O_CLOEXEC);
     if (fd < 0)
         return errno;
     const size_t bytes = strlen(text);
@@ -146,6 +146,19 @@ static void show_bytes(size_t bytes, char text[32])
         snprintf(text, 32, "of one tensor");
 }
 
+static void show_tensors(const struct hlt_tune *tune, char text[64])
+{
+    snprintf(text, 64, "%zu tensor%s, %llu bytes", tune->ntensors, tune->ntensors == 1 ? "" : "s",
+             (unsigned long long)tune->total_bytes);
+}
+
+void hlt_tune_give_up(const struct hlt_tune *tune)
+{
+    char what[64];
+    show_tensors(tune, what);
+    say("%s: not tuned: too few steps in a row have the same tensors", what);
+}
+
 void hlt_tune_write(const halay_trainer_t *trainer, const struct hlt_tune *tune)
 {
     char path[HLY_CALIBRATION_PATH], text[FILE_BYTES], size[32], kept[HLY_CALIBRATION_PATH + 64];
@@ -153,8 +166,7 @@ void hlt_tune_write(const halay_trainer_t *trainer, const struct hlt_tune *tune)
     const struct hlt_search *search = &tune->search;
     const char *why = "";
     show_bytes(tune->bytes[tune->setting], size);
-    snprintf(what, sizeof(what), "%zu tensor%s, %llu bytes", tune->ntensors,
-             tune->ntensors == 1 ? "" : "s", (unsigned long long)tune->total_bytes);
+    show_tensors(tune, what);
     if (search->nsettings == 1) {
         say("%s: all settings give the same groups", what);
         return;
@@ -189,9 +201,13 @@ void hlt_tune_log(const struct hlt_tune *tune, double ns)
     const char *path = getenv("HALAY_AUTOTUNE_LOG");
     if (!path || !*path)
         return;
-    FILE *file = fopen(path, "ae");
+    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    const int fd = open(path, flags, 0666); /* a FIFO that nobody reads does not hold a step up */
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "a");
     int failed = !file;
-    if (file && !ftell(file))
+    if (fd >= 0 && !file)
+        close(fd);
+    if (file && !lseek(fd, 0, SEEK_END))
         fputs("hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,"
               "cycle_time_ms,tensor_fusion_threshold,score\n",
               file);

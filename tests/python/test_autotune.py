@@ -15,7 +15,7 @@ STEPS = 90
 def train() -> None:
     import horovod.torch as hvd
 
-    if os.environ["HOROVOD_RANK"] != "0" and "ONLY_RANK_0" in os.environ:
+    if os.environ["HOROVOD_RANK"] != os.environ.get("ONLY_RANK", os.environ["HOROVOD_RANK"]):
         os.environ["HOROVOD_AUTOTUNE"] = "0"
     hvd.init()
     torch.manual_seed(3)
@@ -25,7 +25,9 @@ def train() -> None:
     )
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     data = torch.Generator().manual_seed(hvd.rank())
-    for _ in range(STEPS):
+    for step in range(4 * STEPS if "OTHERS" in os.environ else STEPS):
+        if "OTHERS" in os.environ and step % 5 == 4:
+            hvd.allreduce(torch.ones(3 + step), name="other")
         optimizer.zero_grad()
         model(torch.randn(4, 64, dtype=torch.float64, generator=data)).square().mean().backward()
         optimizer.step()
@@ -75,13 +77,21 @@ def test_the_next_job_begins_with_what_was_found(settings, tmp_path):
 
 def test_why_nothing_is_tuned(settings):
     for name, value, why in (
-        ("ONLY_RANK_0", "1", "not all ranks have HALAY_AUTOTUNE=1"),
+        ("ONLY_RANK", "0", "not all ranks have HALAY_AUTOTUNE=1"),
+        ("ONLY_RANK", "1", "not all ranks have HALAY_AUTOTUNE=1"),
         ("HALAY_GROUP_BYTES", "4096", "HALAY_GROUP_BYTES is set"),
-        ("HALAY_FUSION", "0", "HALAY_FUSION=0 fuses nothing"),
+        ("HALAY_FUSION", "0", "HALAY_FUSION leaves no room for groups"),
     ):
         _, text = job({**settings, name: value})
         assert text.count("halay: autotune: ") == 1
         assert f"halay: autotune: nothing is tuned: {why}\n" in text
+
+
+def test_steps_that_are_never_the_same_for_long_are_said(settings):
+    _, text = job({**settings, "OTHERS": "1", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": "8"})
+    why = "24 tensors, 399360 bytes: not tuned: too few steps in a row have the same tensors"
+    assert text.count("halay: autotune: ") == 1
+    assert f"halay: autotune: {why}\n" in text
 
 
 def test_a_setting_that_makes_no_sense():

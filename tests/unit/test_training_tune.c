@@ -317,6 +317,17 @@ static void where_nothing_is_kept(void)
     setenv("HALAY_CALIBRATION", folder, 1);
 }
 
+/* Nobody reads it: a line less in the log, and no step waits. */
+static void log_is_a_fifo(void)
+{
+    char path[600];
+    CHECK(!mkfifo(logged, 0600), "%s: %s", logged, strerror(errno));
+    run("the log is a FIFO", searches, 2);
+    CHECK(kept(path) == 1, "%d files", kept(path));
+    unlink(logged);
+    clear();
+}
+
 int main(void)
 {
     char path[600];
@@ -354,6 +365,7 @@ int main(void)
         blocks_logged();
         clear();
     }
+    log_is_a_fifo();
     where_nothing_is_kept();
     setenv("HALAY_GROUP_BYTES", "32768", 1);
     run("pinned", searches, 2);
