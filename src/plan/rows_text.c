@@ -114,7 +114,7 @@ static bool read_range(char *text, uint64_t any, uint64_t *least, uint64_t *most
 /* The same, also with "/2" behind it. */
 static bool read_ranks(char *text, struct hly_row *row)
 {
-    uint64_t least, most, nodes = 0;
+    uint64_t least = 0, most = 0, nodes = 0;
     char *slash = strchr(text, '/');
     if (slash)
         *slash = 0;
