@@ -103,6 +103,19 @@ bool hly_calibration_folder(char path[HLY_CALIBRATION_PATH])
     return folder(0, "", path, HLY_CALIBRATION_PATH - FILE_NAME) && *path;
 }
 
+int hly_calibration_make_folder(const char *path)
+{
+    char folder[HLY_CALIBRATION_PATH];
+    int rc = 0;
+    snprintf(folder, sizeof folder, "%s", path);
+    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        rc = mkdir(folder, 0700) && errno != EEXIST ? -errno : 0;
+        *slash = '/';
+    }
+    return rc;
+}
+
 bool hly_calibration_place(int n, const char *library, char path[HLY_CALIBRATION_PATH])
 {
     char text[HLY_CALIBRATION_TEXT];

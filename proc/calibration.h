@@ -24,6 +24,8 @@ enum {
 bool hly_calibration_off(void);
 /* The user's folder for what was measured; false: there is no home, or its path is too long. */
 bool hly_calibration_folder(char path[HLY_CALIBRATION_PATH]);
+/* Makes the folders above this file, as far as they are not there; -errno of the last one. */
+int hly_calibration_make_folder(const char *path);
 /* What has to be the same for a measurement to hold on this node, in words, and their hash. */
 uint32_t hly_calibration_kind(char text[HLY_CALIBRATION_TEXT]);
 /* The file of this kind of nodes in the first folder for it, or in the second, ...; false: there

@@ -102,21 +102,6 @@ int hlt_tune_read(const struct hlt_tune *tune)
 }
 
 /* 0, or errno. */
-static int make_folders(char *path)
-{
-    for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
-        *at = 0;
-        const int failed = mkdir(path, 0700) && errno != EEXIST ? errno : 0;
-        struct stat about;
-        const int there = !stat(path, &about);
-        *at = '/';
-        if (failed && !there)
-            return failed;
-    }
-    return 0;
-}
-
-/* 0, or errno. */
 static int write_file(const char *path, const char *text)
 {
     char made[HLY_CALIBRATION_PATH + 16];
@@ -180,7 +165,7 @@ void hlt_tune_write(const halay_trainer_t *trainer, const struct hlt_tune *tune)
              "halay %s\ngroup_bytes %zu\ngain %.3f\n",
              what, trainer->nranks, halay_version(), tune->bytes[tune->setting], search->gain);
     if (path_of(tune, path, &why)) {
-        int failed = make_folders(path);
+        int failed = -hly_calibration_make_folder(path);
         failed = failed ? failed : write_file(path, text);
         why = failed ? strerror(failed) : "";
         snprintf(kept, sizeof(kept), "%s%s%s%s", failed ? "not kept: " : "kept in ", path,

@@ -81,27 +81,13 @@ static void copy_blocks(FILE *from, FILE *to, const char *key)
     }
 }
 
-/* Folders above the file, as far as they are not there; -errno of the last one. */
-static int make_folder(const char *path)
-{
-    char folder[HLY_CALIBRATION_PATH];
-    int rc = 0;
-    snprintf(folder, sizeof folder, "%s", path);
-    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        rc = mkdir(folder, 0700) && errno != EEXIST ? -errno : 0;
-        *slash = '/';
-    }
-    return rc;
-}
-
 /* -errno */
 static int write_file(const char *path, const char *library, const halay_topology_t *t,
                       bool scattered, const struct hly_finding *finding)
 {
     char temporary[HLY_CALIBRATION_PATH + 16], text[HLY_CALIBRATION_TEXT], key[80];
     char old_path[HLY_CALIBRATION_PATH], why[768];
-    int rc = make_folder(path);
+    int rc = hly_calibration_make_folder(path);
     snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
     int fd = rc ? -1 : mkstemp(temporary);
     if (fd < 0)
