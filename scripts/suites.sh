@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# How the parts of scripts/test build, and run ctest and pytest.
+# shellcheck source-path=SCRIPTDIR source=runner.sh
+. "$(dirname "${BASH_SOURCE[0]}")/runner.sh"
+
+# build PRESET FOLDER [TARGET...]
+build() {
+    cmake --preset "$1" -DHALAY_TESTS=ON >/dev/null && ninja --quiet -C "$2" "${@:3}"
+}
+
+# ctests FOLDER LABEL...  Those of unit, plan, ranks and gpu say how many places of two a processor they take.
+ctests() {
+    local folder=$1 labels fixed places
+    shift
+    places=$(nproc)
+    case $1 in unit | ranks | gpu | job) places=$((2 * places)) ;; esac # jobs wait for patiences, mostly
+    labels=$(IFS='|' && echo "$*")
+    # Without a fixed layout of memory gcc 12's thread sanitizer does not start on some kernels.
+    fixed=(setarch "$(uname -m)" -R)
+    "${fixed[@]}" true 2>/dev/null || fixed=()
+    single=("${fixed[@]}" ${PYTHON:+env "PYTHON=$PYTHON"} ctest --test-dir "$folder" --no-tests=error --output-on-failure -R "{}")
+    runner=("${fixed[@]}" ctest --test-dir "$folder" -j "$places" -L "^($labels)\$" --no-tests=error
+        --output-on-failure --test-output-truncation middle --output-junit "$results/${folder##*/}-$1.xml")
+    suite "${folder##*/}: $labels" "$results/${folder##*/}-$1.xml"
+}
+
+pytests() { # NAME ARGUMENT...
+    local pytest=("$python" -m pytest -q -p no:cacheprovider -m "$($all || echo "not long")" -o junit_logging=all -o junit_log_passing_tests=false)
+    need_build || return
+    single=(timeout -k 20 600 "${pytest[@]}" "{}")
+    runner=(timeout -k 20 1800 "${pytest[@]}" --junitxml "$results/$1.xml" "${@:2}")
+    suite "$1" "$results/$1.xml"
+}
+
+# sanitized "TARGET..." LABEL...: these targets, and no others, under both sanitizers
+sanitized() {
+    local targets build
+    read -ra targets <<<"$1"
+    for build in build-asan build-tsan; do
+        step $build build ${build#build-} $build "${targets[@]}" && ctests $build "${@:2}"
+    done
+}
+
+# Fails if a test of FOLDER has none of the labels, or gpu and another one.
+all_labelled() {
+    local folder=$1 labels
+    shift
+    labels=$(IFS='|' && echo "$*")
+    ctest --test-dir "$folder" -N -LE "^($labels)\$" | grep 'Test *#' && echo "belong to no part" && return 1
+    ctest --test-dir "$folder" -N -L '^gpu$' -L '^[^g]' | grep 'Test *#' && echo "belong to two parts" && return 1
+    return 0
+}
+
+# Where the machine can have no nodes of its own (no root, no namespaces), the tests say so and skip.
+test_bed() {
+    local command=tests/cluster/$1
+    "$command" check >/dev/null || [ "$(id -u)" != 0 ] || "$command" install >/dev/null
+}
