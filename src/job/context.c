@@ -147,7 +147,7 @@ static int find_job(halay_context_t *ctx, const halay_config_t *config, struct f
         return rc ? HALAY_EBOOT : open_boot(ctx, config->boot_arg, false, why);
     }
     const struct hly_launcher found = hly_launcher_here();
-    if (found.nranks != 1)
+    if (found.nranks != 1 || found.most)
         return join_job(ctx, &found, why);
     alone(ctx);
     return HALAY_OK;

@@ -23,7 +23,8 @@ struct row {
     const char *must, *number, *launcher, *remedy;
 };
 
-/* The shell of a batch script has SLURM_NTASKS but no step of several tasks: it is nobody's task. */
+/* The shell of a batch script has SLURM_NTASKS but no step of several tasks: it is nobody's task.
+ */
 static const struct row rows[] = {
     {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "Slurm's srun",
      "start it with srun --mpi=pmix (srun --mpi=list shows what this cluster has)"},
@@ -78,8 +79,8 @@ static const char *pmix(const struct environment *e)
 /* A launcher gave one, and such an MPI has replaced it, or has removed it at its end. */
 static bool pmix_is_lost(const struct environment *e)
 {
-    const char *began = value(e, "OMPI_MCA_orte_launch") ? e->get(e->arg, "PMIX_NAMESPACE", true)
-                                                          : NULL;
+    const char *began =
+        value(e, "OMPI_MCA_orte_launch") ? e->get(e->arg, "PMIX_NAMESPACE", true) : NULL;
     const char *now = value(e, "PMIX_NAMESPACE");
     return began && *began && (!now || (mpi_is_alone(e) && strcmp(began, now) != 0));
 }
@@ -124,10 +125,9 @@ static int without_pmix(const struct environment *e)
 /* halayrun's own WORLD_SIZE is the number of its ranks. */
 static struct hly_launcher driven(const struct environment *e)
 {
-    struct hly_launcher found = {
-        .plugin = "meet",
-        .launcher = "halayrun",
-        .remedy = "check that all of Halay is installed, or " ALONE};
+    struct hly_launcher found = {.plugin = "meet",
+                                 .launcher = "halayrun",
+                                 .remedy = "check that all of Halay is installed, or " ALONE};
     const int n = number(e, "HALAY_NRANKS"), size = number(e, "WORLD_SIZE");
     found.nranks = n > 1 ? n : 0;
     if (n && size > n) {
@@ -160,8 +160,9 @@ static struct hly_launcher by_pmix(const struct environment *e)
         .nranks = row ? number(e, row->number) : 0};
     if (mpi_is_alone(e) || pmix_is_lost(e)) {
         found.plugin = NULL;
-        found.reason = "MPI was initialized in this process before, and as a job of one rank, since "
-                       "it does not know this launcher";
+        found.reason =
+            "MPI was initialized in this process before, and as a job of one rank, since "
+            "it does not know this launcher";
         if (!row) {
             found.launcher = "the launcher";
             found.remedy = "call halay_init before MPI_Init, or start with halayrun";
@@ -179,11 +180,11 @@ struct hly_launcher hly_launcher_find(hly_variable_fn get, void *arg)
         return driven(&e);
     if (by_variables(&e)) {
         const int n = number(&e, "WORLD_SIZE");
-        return (struct hly_launcher){
-            .plugin = "tcp",
-            .launcher = "the environment (RANK, WORLD_SIZE)",
-            .remedy = "check that all of Halay is installed, or " ALONE,
-            .nranks = n > 1 ? n : 0}; /* 0: the plug-in says what is wrong */
+        return (struct hly_launcher){.plugin = "tcp",
+                                     .launcher = "the environment (RANK, WORLD_SIZE)",
+                                     .remedy = "check that all of Halay is installed, or " ALONE,
+                                     .nranks =
+                                         n > 1 ? n : 0}; /* 0: the plug-in says what is wrong */
     }
     if (without_pmix(&e))
         return (struct hly_launcher){

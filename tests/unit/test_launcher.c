@@ -10,21 +10,23 @@
 #include "../check.h"
 
 #define HALAYRUN                                                                                   \
-    "HALAY_LAUNCHER=halayrun HALAY_NRANKS=2 HALAY_MEET=unix:/m HALAY_MEET_SLOT=1 "                \
-    "HALAY_MEET_JOB=halayrun-1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 "              \
+    "HALAY_LAUNCHER=halayrun HALAY_NRANKS=2 HALAY_MEET=unix:/m HALAY_MEET_SLOT=1 "                 \
+    "HALAY_MEET_JOB=halayrun-1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 "               \
     "MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "
 #define HALAYRUN_PMIX "PMIX_RANK=1 PMIX_NAMESPACE=halayrun-1 "
 #define ELASTIC                                                                                    \
     "HALAY_LAUNCHER=halayrun HALAY_MEET=unix:/m HALAY_MEET_SLOT=1 HALAY_MEET_JOB=halayrun-1 "
-#define VARIABLES    "RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 "
-#define TORCHRUN     VARIABLES "TORCHELASTIC_RUN_ID=none "
-#define SRUN         "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 "
-#define SRUN_PMIX    SRUN "PMIX_RANK=1 PMIX_NAMESPACE=slurm.pmix.3.0 "
-#define MPIRUN       "OMPI_COMM_WORLD_SIZE=2 PMIX_RANK=1 PMIX_NAMESPACE=2139422721 OMPI_MCA_orte_launch=1 "
+#define VARIABLES "RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 "
+#define TORCHRUN  VARIABLES "TORCHELASTIC_RUN_ID=none "
+#define SRUN      "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 "
+#define SRUN_PMIX SRUN "PMIX_RANK=1 PMIX_NAMESPACE=slurm.pmix.3.0 "
+#define MPIRUN                                                                                     \
+    "OMPI_COMM_WORLD_SIZE=2 PMIX_RANK=1 PMIX_NAMESPACE=2139422721 OMPI_MCA_orte_launch=1 "
 #define MPIRUN_4     MPIRUN "OMPI_MCA_ess=^singleton "
 #define MPIRUN_4_MPI MPIRUN "OMPI_MCA_ess=pmi "
-#define MPIRUN_5     "OMPI_COMM_WORLD_SIZE=2 PMIX_RANK=1 PMIX_NAMESPACE=prterun-vm-5474@1 PRTE_LAUNCHED=1 "
-#define PRTERUN      "PMIX_RANK=1 PMIX_NAMESPACE=prterun-vm-5474@1 PRTE_LAUNCHED=1 "
+#define MPIRUN_5                                                                                   \
+    "OMPI_COMM_WORLD_SIZE=2 PMIX_RANK=1 PMIX_NAMESPACE=prterun-vm-5474@1 PRTE_LAUNCHED=1 "
+#define PRTERUN "PMIX_RANK=1 PMIX_NAMESPACE=prterun-vm-5474@1 PRTE_LAUNCHED=1 "
 /* What MPI_Init and MPI_Finalize of Open MPI 4 leave, where it knows no launcher. */
 #define MPI_ALONE                                                                                  \
     "OMPI_MCA_orte_launch=1 OMPI_MCA_ess=singleton PMIX_RANK=0 PMIX_NAMESPACE=2140798977 "         \
@@ -56,9 +58,9 @@ static const struct {
     {"RANK=0 WORLD_SIZE=1", "", NULL, 1, 0},
     {"RANK=0 WORLD_SIZE=1 " MPI_ALONE, "", NULL, 1, 0},
     {SRUN_PMIX, "slurm.pmix.3.0", "pmix", 2, 0},
-    {SRUN, "", "pmix", 2, 0},            /* whose probe finds no server: refused */
-    {SRUN MPI_ALONE, "", NULL, 2, 0},    /* srun --mpi=none: refused, not "0 of 1" */
-    {SRUN MPI_OVER, "", "pmix", 2, 0},   /* no server either */
+    {SRUN, "", "pmix", 2, 0},          /* whose probe finds no server: refused */
+    {SRUN MPI_ALONE, "", NULL, 2, 0},  /* srun --mpi=none: refused, not "0 of 1" */
+    {SRUN MPI_OVER, "", "pmix", 2, 0}, /* no server either */
     {SRUN "PMI_SIZE=4 PMIX_RANK=1 PMIX_NAMESPACE=slurm.pmix.3.0", "", NULL, 4, 0},
     {MPIRUN_4, "2139422721", "pmix", 2, 0},
     {MPIRUN_4_MPI, "2139422721", "pmix", 2, 0},
