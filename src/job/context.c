@@ -76,45 +76,81 @@ static int open_boot(halay_context_t *ctx, void *arg, bool own, struct failure *
     return rc;
 }
 
-static int find_job(halay_context_t *ctx, const halay_config_t *config, struct failure *why)
+/* A PMIx job of fewer ranks than a launcher has started is none of its. */
+static int compare(halay_context_t *ctx, const struct hly_launcher *found, struct failure *why)
 {
-    const char *plugin, *launcher, *remedy;
+    int most;
+    const char *other = hly_launcher_denies_here(ctx->info.nranks, &most);
+    if (!other)
+        return HALAY_OK;
+    snprintf(why->text, sizeof(why->text),
+             "PMIx knows a job of %d rank%s, but %s says that there are %d. To go on with fewer "
+             "would be silently wrong, so this stops; %s, or set HALAY_LAUNCHER=none to run alone",
+             ctx->info.nranks, ctx->info.nranks == 1 ? "" : "s", other, most, found->remedy);
+    ctx->boot_ops->close(ctx->boot);
+    ctx->boot = NULL;
+    return HALAY_EBOOT;
+}
+
+static int not_found(const struct hly_launcher *found, const char *reason, struct failure *why)
+{
+    char ranks[32] = "its ranks";
+    if (found->nranks > 1)
+        snprintf(ranks, sizeof(ranks), "%d ranks", found->nranks);
+    snprintf(why->text, sizeof(why->text),
+             "%s announced %s, but they cannot be found: %.250s. Running each alone would be "
+             "silently wrong, so this stops; %s",
+             found->launcher, ranks, reason, found->remedy);
+    return HALAY_EBOOT;
+}
+
+static int join_job(halay_context_t *ctx, const struct hly_launcher *found, struct failure *why)
+{
     const void *table;
     char reason[256];
-    int announced, promised = 1, rc;
+    int promised = 1;
+    if (found->most) {
+        snprintf(why->text, sizeof(why->text),
+                 "%s announced %d ranks, but %s says that there are %d: start the program by one "
+                 "launcher, unset the variable, or set HALAY_LAUNCHER=none to run alone",
+                 found->launcher, found->nranks, found->other, found->most);
+        return HALAY_EBOOT;
+    }
+    if (!found->plugin)
+        return not_found(found, found->reason, why);
+    if (hly_plugin_load(ctx, "boot", found->plugin, "halay_boot_v4_", &table, reason,
+                        sizeof(reason)))
+        return not_found(found, reason, why);
+    ctx->boot_ops = table;
+    if (!ctx->boot_ops->probe(&promised)) {
+        ctx->boot_ops = NULL;
+        snprintf(reason, sizeof(reason), "there is no %s in the environment",
+                 strcmp(found->plugin, "pmix") ? "job" : "PMIx server");
+        return not_found(found, reason, why);
+    }
+    const int rc = open_boot(ctx, NULL, false, why);
+    return rc || strcmp(found->plugin, "pmix") ? rc : compare(ctx, found, why);
+}
+
+static int find_job(halay_context_t *ctx, const halay_config_t *config, struct failure *why)
+{
+    const void *table;
     gethostname(ctx->info.host, sizeof(ctx->info.host) - 1);
     if (config->boot) {
         ctx->boot_ops = config->boot;
         return open_boot(ctx, config->boot_arg, true, why);
     }
     if (config->boot_arg) {
-        rc = hly_plugin_load(ctx, "boot", "tcp", "halay_boot_v4_", &table, why->text,
-                             sizeof(why->text));
+        const int rc = hly_plugin_load(ctx, "boot", "tcp", "halay_boot_v4_", &table, why->text,
+                                       sizeof(why->text));
         ctx->boot_ops = rc ? NULL : table;
         return rc ? HALAY_EBOOT : open_boot(ctx, config->boot_arg, false, why);
     }
-    announced = hly_launcher_announced(&plugin, &launcher, &remedy);
-    if (announced == 1) {
-        alone(ctx);
-        return HALAY_OK;
-    }
-    rc = HALAY_EBOOT;
-    snprintf(reason, sizeof(reason), "they are not the tasks of the srun that it has used");
-    if (plugin)
-        rc = hly_plugin_load(ctx, "boot", plugin, "halay_boot_v4_", &table, reason, sizeof(reason));
-    if (!rc) {
-        ctx->boot_ops = table;
-        if (ctx->boot_ops->probe(&promised))
-            return open_boot(ctx, NULL, false, why);
-        snprintf(reason, sizeof(reason), "there is no %s in the environment",
-                 strcmp(plugin, "pmix") ? "job" : "PMIx server");
-    }
-    ctx->boot_ops = NULL;
-    snprintf(why->text, sizeof(why->text),
-             "%s announced %d ranks, but they cannot be found: %.200s. Running each alone would be "
-             "silently wrong, so this stops; %s",
-             launcher, announced, reason, remedy);
-    return HALAY_EBOOT;
+    const struct hly_launcher found = hly_launcher_here();
+    if (found.nranks != 1 || found.most)
+        return join_job(ctx, &found, why);
+    alone(ctx);
+    return HALAY_OK;
 }
 
 /* ---------------------------------------------------------------- device */

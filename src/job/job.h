@@ -3,6 +3,7 @@
 #ifndef HLY_JOB_H
 #define HLY_JOB_H
 
+#include "job/launcher.h"
 #include "wire/endpoint.h"
 
 /* ---------------------------------------------------------------- settings.c, loader.c */
@@ -13,9 +14,9 @@ void hly_settings_show(halay_context_t *context);
 /* Loads a plug-in and finds its table. kind: "transport" or "boot". Why not goes to error. */
 int hly_plugin_load(halay_context_t *context, const char *kind, const char *name,
                     const char *symbol_prefix, const void **table, char *error, size_t error_bytes);
-/* How many ranks a launcher's environment announces: 1: there is no launcher; 0: ask the bootstrap.
- * Also the bootstrap's plug-in, the launcher's name, and what to do if the ranks are not found. */
-int hly_launcher_announced(const char **plugin, const char **launcher, const char **remedy);
+/* launcher.c over this process's environment. */
+struct hly_launcher hly_launcher_here(void);
+const char *hly_launcher_denies_here(int nranks, int *most);
 
 /* ---------------------------------------------------------------- kept.c */
 

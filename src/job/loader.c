@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * loader.c - finds plug-ins at run time, next to the library (lib/halay/) or in HALAY_PLUGIN_DIR.
- * So one binary serves nodes with and without PMIx. It also decides whether this process is a
- * launcher's task. The environment alone tells (docs/decisions/0002), so that nothing is loaded for
- * a program that is run alone.
+ * So one binary serves nodes with and without PMIx. Whether this process is a launcher's task the
+ * environment alone tells (launcher.c), so that nothing is loaded for a program that is run alone.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -81,107 +80,37 @@ int hly_plugin_load(halay_context_t *context, const char *kind, const char *name
     return HALAY_OK;
 }
 
-static int number_in(const char *variable)
+/* What the process was started with, which MPI cannot change; *kept: to be freed. */
+static const char *began_with(const char *name, char **kept)
 {
-    const char *text = getenv(variable);
-    long n = text ? strtol(text, NULL, 10) : 0;
-    return n > 0 && n < (1 << 28) ? (int)n : 0;
-}
-
-static bool given(const char *variable)
-{
-    const char *text = getenv(variable);
-    return text && *text;
-}
-
-/*
- * Variables as torchrun, Kubernetes, Spark and Ray set them; the plug-in says what is wrong with
- * them. One rank runs alone. torchrun may itself be a task of a launcher with PMIx, whose variables
- * its workers then inherit: they are torchrun's ranks (docs/decisions/0008).
- */
-static bool ranks_by_variables(void)
-{
-    const char *size = getenv("WORLD_SIZE"), *rank = getenv("RANK");
-    bool one = size && !strcmp(size, "1") && (!rank || !*rank || !strcmp(rank, "0"));
-    bool pmix = given("PMIX_RANK") && given("PMIX_NAMESPACE");
-    if (one || !(given("RANK") || given("WORLD_SIZE")))
-        return false;
-    return !pmix || (given("TORCHELASTIC_RUN_ID") && given("RANK") && given("WORLD_SIZE"));
-}
-
-/* halayrun's driver; a launcher that a rank starts has variables of its own. */
-static bool ranks_by_driver(void)
-{
-    const char *space = getenv("PMIX_NAMESPACE"), *job = getenv("HALAY_MEET_JOB");
-    if (!given("HALAY_MEET") || (given("TORCHELASTIC_RUN_ID") && given("WORLD_SIZE")))
-        return false;
-    return !space || !job || !strcmp(space, job);
-}
-
-/*
- * How many ranks an mpiexec without PMIx has started within an srun, which that mpiexec uses to
- * reach nodes: its ranks inherit the PMIx of srun's tasks, which are others. 0: there is none.
- */
-static int ranks_without_pmix(void)
-{
-    const int n = number_in("PMI_SIZE"), tasks = number_in("SLURM_STEP_NUM_TASKS");
-    return n > 1 && tasks && n != tasks && !given("OMPI_COMM_WORLD_SIZE") ? n : 0;
-}
-
-/*
- * The shell of a batch script has SLURM_NTASKS but no step of several tasks: it is nobody's task.
- * PMIX_RANK alone promises nothing about the number of ranks: 0 means "ask PMIx".
- */
-int hly_launcher_announced(const char **plugin, const char **launcher, const char **remedy)
-{
-    static const struct {
-        const char *must, *number, *launcher, *remedy;
-    } rows[] = {
-        {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "Slurm's srun",
-         "start it with srun --mpi=pmix (srun --mpi=list shows what this cluster has)"},
-        /* before Open MPI: Spectrum MPI's jsrun sets its variables too */
-        {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_SIZE", "jsrun",
-         "load a jsrun with PMIx, or start with mpirun"},
-        {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun",
-         "use an mpirun with PMIx (Open MPI 4 or newer)"},
-        {"PALS_RANKID", "PALS_NRANKS", "PALS", "start it with --pmi=pmix"},
-        {"PMI_SIZE", "PMI_SIZE", "an mpiexec without PMIx, as MPICH's and Intel MPI's,",
-         "use a launcher with PMIx, or halayrun"},
-        {"HALAY_LAUNCHER", "HALAY_NRANKS", "halayrun", "check halayrun's own message above"},
-    };
-    const char *none = getenv("HALAY_LAUNCHER"); /* "none": a program that a rank starts, alone */
-    if (none && !strcmp(none, "none"))
-        return 1;
-    *plugin = "pmix";
-    if (ranks_by_driver()) {
-        *plugin = "meet";
-        *launcher = "halayrun";
-        *remedy = "check that all of Halay is installed, or set HALAY_LAUNCHER=none to run alone";
-        int n = number_in("HALAY_NRANKS");
-        return n > 1 ? n : 0;
-    }
-    if (ranks_by_variables()) {
-        *plugin = "tcp";
-        *launcher = "the environment (RANK, WORLD_SIZE)";
-        *remedy = "check that all of Halay is installed, or set HALAY_LAUNCHER=none to run alone";
-        int n = number_in("WORLD_SIZE");
-        return n > 1 ? n : 0; /* 0: the plug-in says what is wrong */
-    }
-    if (ranks_without_pmix()) {
-        *plugin = NULL;
-        *launcher = "an mpiexec without PMIx, as MPICH's and Intel MPI's,";
-        *remedy = "use srun --mpi=pmix, or halayrun";
-        return ranks_without_pmix();
-    }
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        int n = getenv(rows[i].must) ? number_in(rows[i].number) : 0;
-        if (n > 1) {
-            *launcher = rows[i].launcher;
-            *remedy = rows[i].remedy;
-            return n;
+    const size_t length = strlen(name);
+    size_t bytes = 0;
+    ssize_t n;
+    FILE *file = fopen("/proc/self/environ", "re");
+    while (file && (n = getdelim(kept, &bytes, 0, file)) > 0)
+        if (!strncmp(*kept, name, length) && (*kept)[length] == '=') {
+            fclose(file);
+            return *kept + length + 1;
         }
-    }
-    *launcher = "PMIx";
-    *remedy = "check that the PMIx of the launcher and libpmix of this machine are compatible";
-    return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE") ? 0 : 1;
+    if (file)
+        fclose(file);
+    return NULL;
+}
+
+static const char *variable(void *kept, const char *name, bool began)
+{
+    return began ? began_with(name, kept) : getenv(name);
+}
+
+struct hly_launcher hly_launcher_here(void)
+{
+    char *kept = NULL;
+    const struct hly_launcher found = hly_launcher_find(variable, &kept);
+    free(kept);
+    return found;
+}
+
+const char *hly_launcher_denies_here(int nranks, int *most)
+{
+    return hly_launcher_denies(variable, NULL, nranks, most);
 }

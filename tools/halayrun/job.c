@@ -27,6 +27,7 @@
 #include "elastic.h"
 #include "ends.h"
 #include "note.h"
+#include "numbers.h"
 #include "orphans.h"
 #include "output.h"
 #include "starters.h"
@@ -199,7 +200,8 @@ int hly_job_start(struct hly_job *job, int rank, int patience_s)
     char **env = hly_env_copy(job->spawner->base);
     if (env && (!patience_s || !hly_env_set_deadline(&env, patience_s)) &&
         (!job->output || hly_output_pipes(job->output, rank, &out, &err) == 0)) {
-        if (hly_servers_env(&job->servers, rank, &env) == HALAY_OK) {
+        if (hly_servers_env(&job->servers, rank, &env) == HALAY_OK &&
+            !hly_numbers_rank(&env, job->options, rank)) {
             hly_elastic_name(job, rank, &env);
             hly_records_give(job->records, rank, &env); /* without it the rank makes its own */
             pid = hly_spawn(job->spawner, rank, env, out, err);

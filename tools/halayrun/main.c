@@ -23,6 +23,7 @@
 #include "handover.h"
 #include "job.h"
 #include "note.h"
+#include "numbers.h"
 #include "options.h"
 #include "place.h"
 #include "session.h"
@@ -96,8 +97,9 @@ static int set_up(struct hly_spawner *spawner, struct hly_job *job,
     spawner->base = hly_env_create(options, &spawner->binding);
     spawner->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     job->signal_fd = set_up_signals(spawner);
-    if (!spawner->base || spawner->null_fd < 0 || job->signal_fd < 0 ||
-        getrlimit(RLIMIT_NOFILE, &spawner->files)) {
+    spawner->port_fd = -1;
+    if (!spawner->base || hly_numbers_common(&spawner->base, options, &spawner->port_fd) ||
+        spawner->null_fd < 0 || job->signal_fd < 0 || getrlimit(RLIMIT_NOFILE, &spawner->files)) {
         hly_note("cannot prepare: %s", strerror(errno));
         return -1;
     }

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "note.h"
+#include "numbers.h"
 
 extern char **environ;
 
@@ -128,7 +129,7 @@ char **hly_env_copy(char **env)
 int hly_env_of_another_job(const char *assignment)
 {
     return (!strncmp(assignment, "PMIX_", 5) && strncmp(assignment, "PMIX_MCA_", 9) != 0) ||
-           !strncmp(assignment, "HALAY_MEET", 10);
+           !strncmp(assignment, "HALAY_MEET", 10) || hly_numbers_of_another_job(assignment);
 }
 
 /* What the ranks have in common, and nobody else: other users can read neither their environment

@@ -23,6 +23,7 @@ struct hly_spawner {
     char **base; /* the environment of all ranks, before the server adds to it */
     pid_t self;
     int null_fd;
+    int port_fd;   /* holds MASTER_PORT, or -1 */
     int report_fd; /* closes in a rank when it has become the program */
     int input;     /* rank 0 reads halayrun's standard input, */
     int terminal;  /* which is a terminal */
