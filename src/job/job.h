@@ -17,6 +17,11 @@ int hly_plugin_load(halay_context_t *context, const char *kind, const char *name
  * Also the bootstrap's plug-in, the launcher's name, and what to do if the ranks are not found. */
 int hly_launcher_announced(const char **plugin, const char **launcher, const char **remedy);
 
+/* ---------------------------------------------------------------- tables.c */
+
+/* HALAY_EINVAL: a table of the program's lacks a member; `why` names it. */
+int hly_tables_check(const halay_config_t *config, char *why, size_t why_bytes);
+
 /* ---------------------------------------------------------------- kept.c */
 
 /* Before the ranks meet, unless the program or a variable chooses algorithms; and after. */
