@@ -25,31 +25,43 @@ struct contract {
     size_t n;
 };
 
-#define DEVICE(name)    {offsetof(halay_device_ops_t, name), #name}
-#define TRANSPORT(name) {offsetof(halay_transport_ops_t, name), #name}
-#define GROUP(name)     {offsetof(halay_group_ops_t, name), #name}
-#define BOOT(name)      {offsetof(halay_boot_ops_t, name), #name}
+#define DEVICE(name)                                                                               \
+    {                                                                                              \
+        offsetof(halay_device_ops_t, name), #name                                                  \
+    }
+#define TRANSPORT(name)                                                                            \
+    {                                                                                              \
+        offsetof(halay_transport_ops_t, name), #name                                               \
+    }
+#define GROUP(name)                                                                                \
+    {                                                                                              \
+        offsetof(halay_group_ops_t, name), #name                                                   \
+    }
+#define BOOT(name)                                                                                 \
+    {                                                                                              \
+        offsetof(halay_boot_ops_t, name), #name                                                    \
+    }
 
 static const struct member device[] = {
-    DEVICE(name),      DEVICE(open),       DEVICE(query),      DEVICE(alloc),
-    DEVICE(free),      DEVICE(launch),     DEVICE(bind),       DEVICE(poll),
-    DEVICE(arm),       DEVICE(stop),       DEVICE(follow),     DEVICE(why),
-    DEVICE(close),     DEVICE(export_mem), DEVICE(flush),      DEVICE(gate),
-    DEVICE(gate_open), DEVICE(gate_word),  DEVICE(launch_list)};
+    DEVICE(name),   DEVICE(open),      DEVICE(query),     DEVICE(alloc),      DEVICE(free),
+    DEVICE(launch), DEVICE(bind),      DEVICE(poll),      DEVICE(arm),        DEVICE(stop),
+    DEVICE(follow), DEVICE(why),       DEVICE(close),     DEVICE(export_mem), DEVICE(flush),
+    DEVICE(gate),   DEVICE(gate_open), DEVICE(gate_word), DEVICE(launch_list)};
 static const struct member transport[] = {
-    TRANSPORT(name),           TRANSPORT(open),       TRANSPORT(close),        TRANSPORT(query),
-    TRANSPORT(address),        TRANSPORT(connect),    TRANSPORT(disconnect),   TRANSPORT(sever),
-    TRANSPORT(register_mem),   TRANSPORT(alloc_mem),  TRANSPORT(deregister_mem), TRANSPORT(key),
-    TRANSPORT(send),           TRANSPORT(recv),       TRANSPORT(withdraw),     TRANSPORT(put),
-    TRANSPORT(poll),           TRANSPORT(give_back),  TRANSPORT(arm)};
-static const struct member group[] = {GROUP(about), GROUP(query),  GROUP(invite),
-                                      GROUP(open),  GROUP(launch), GROUP(poll),
-                                      GROUP(abort), GROUP(close)};
+    TRANSPORT(name),       TRANSPORT(open),           TRANSPORT(close),
+    TRANSPORT(query),      TRANSPORT(address),        TRANSPORT(connect),
+    TRANSPORT(disconnect), TRANSPORT(sever),          TRANSPORT(register_mem),
+    TRANSPORT(alloc_mem),  TRANSPORT(deregister_mem), TRANSPORT(key),
+    TRANSPORT(send),       TRANSPORT(recv),           TRANSPORT(withdraw),
+    TRANSPORT(put),        TRANSPORT(poll),           TRANSPORT(give_back),
+    TRANSPORT(arm)};
+static const struct member group[] = {GROUP(about),  GROUP(query), GROUP(invite), GROUP(open),
+                                      GROUP(launch), GROUP(poll),  GROUP(abort),  GROUP(close)};
 static const struct member boot[] = {BOOT(name), BOOT(open), BOOT(get), BOOT(close)};
 
 #define CONTRACT(what, abi)                                                                        \
     {                                                                                              \
-        #what, #what ".h", abi, what, sizeof(what) / sizeof(what[0])                               \
+#what, #what ".h", abi, what, sizeof(what) / sizeof(what[0])                               \
     }
 static const struct contract contracts[] = {
     CONTRACT(boot, HALAY_BOOT_ABI), CONTRACT(transport, HALAY_TRANSPORT_ABI),
