@@ -58,10 +58,10 @@ static void take(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest
     /* A program of its own in the same slot comes as a newcomer does. */
     slot->member = slot->member && !slot->leaves && is_same(d, slot, it);
     slot->leaves = slot->lost = slot->reported = false;
-    slot->stopped_ns = 0;
+    slot->unfit_ns = 0;
     slot->seen = 0;
     slot->state = HLY_SLOT_ASKING;
-    slot->condemned = false;
+    slot->condemned = slot->doomed = false;
     slot->guest = guest;
     slot->hello = *it; /* the guest's own stays as it is: the answer proves it */
     if (!d->params.least)
@@ -398,7 +398,7 @@ static int meet_condemned(halay_launch_t *d, int *rank)
         if (!slot->condemned)
             continue;
         slot->condemned = false;
-        if (slot->state == HLY_SLOT_IN) { /* else it has asked anew, or ended */
+        if (slot->state == HLY_SLOT_IN || slot->state == HLY_SLOT_STARTED) { /* else it asks */
             *rank = s;
             return 1;
         }

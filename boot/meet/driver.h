@@ -45,7 +45,8 @@ struct hly_slot {
     bool leaves;             /* the last world, and will not ask: its process is about to end */
     bool reported;           /* its launcher knows that others call it lost */
     bool lost;               /* it has not asked for too long: the others meet without it */
-    uint64_t stopped_ns;     /* it was seen stopped since then, while others wait for it; 0: not */
+    uint64_t unfit_ns;       /* it was seen stopped, or called lost, since then, while others wait
+                                for it; 0: not */
     bool asked;              /* its agent is still to say what it does; */
     char seen;               /* and has said this last, proc(5)'s letter; 0: nothing yet; */
     bool wanted, tell_seen;  /* the launcher has asked for it, and is still to be told */
@@ -57,7 +58,10 @@ struct hly_slot {
     struct hly_boot_guest *guest; /* if asking, */
     uint64_t end_ns;              /* when it is to hear who is missing */
     struct hly_boot_hello hello;  /* the last one */
-    bool condemned; /* the others have met without it, and it lives: the launcher kills it */
+    /* The others meet without it, or cannot for it has another one's place, and it lives: the
+     * launcher is to kill it, */
+    bool condemned;
+    bool doomed; /* and was told so */
 };
 
 struct halay_launch {

@@ -56,6 +56,18 @@ static bool is_awaited(const halay_launch_t *d, const struct hly_slot *slot)
     return slot->state == HLY_SLOT_IN && slot->member && !slot->leaves && !is_lost(d, slot->rank);
 }
 
+/* It lives, and does not ask: awaited, or of no use to those that do. */
+static bool is_absent(const struct hly_slot *slot)
+{
+    return (slot->state == HLY_SLOT_STARTED || slot->state == HLY_SLOT_IN) && !slot->leaves &&
+           !slot->doomed;
+}
+
+static void condemn(struct hly_slot *slot)
+{
+    slot->condemned = slot->doomed = true;
+}
+
 /* Counts no more of those that are waited for than it must. */
 static struct census take_census(const halay_launch_t *d, int most)
 {
@@ -192,7 +204,9 @@ static void make_world(halay_launch_t *d)
     hly_sha_add(&d->sha, d->table.bytes, a->bytes);
     for (int s = 0; s < d->params.nranks; s++) {
         struct hly_slot *slot = &d->slots[s];
-        slot->condemned = slot->member && slot->state == HLY_SLOT_IN && !slot->leaves;
+        const bool left_out = slot->state == HLY_SLOT_IN && slot->member;
+        if (is_absent(slot) && (left_out || (slot->lost && slot->unfit_ns)))
+            condemn(slot);
         slot->member = false;
     }
     d->first = NULL;
@@ -279,30 +293,44 @@ void hly_driver_consider(halay_launch_t *d)
 
 /* ---------------------------------------------------------------- who is missing */
 
-/* "rank 0 (pid 7: stopped; not in halay_init), and 3 more" */
+static void add(char *text, size_t bytes, size_t *at, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static void add(char *text, size_t bytes, size_t *at, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int more = vsnprintf(text + *at, bytes - *at, format, args);
+    va_end(args);
+    *at += more > 0 && (size_t)more < bytes - *at ? (size_t)more : 0;
+}
+
+/* "rank 0 (pid 7: stopped; not in halay_init), and 3 more"; or, where nobody is awaited, "only 1 of
+ * the 2 that there must be: process 1 (...)". */
 static void name_missing(const halay_launch_t *d, char *text, size_t bytes)
 {
+    const struct census c = take_census(d, d->params.nranks);
     int n = 0;
     size_t at = 0;
     text[0] = '\0';
+    if (!c.waiting)
+        add(text, bytes, &at, "only %d of the %d that there must be", c.asking, d->params.least);
     for (int s = 0; s < d->params.nranks; s++) {
         struct hly_proc_stat stat;
         const struct hly_slot *slot = &d->slots[s];
-        if (!is_awaited(d, slot) || ++n > NAMED_MOST)
+        if (!(c.waiting ? is_awaited(d, slot) : is_absent(slot)) || ++n > NAMED_MOST)
             continue;
         const char *doing = slot->host[0]                     ? slot->host
                             : hly_proc_stat(slot->pid, &stat) ? hly_proc_doing(stat.state)
                                                               : "not seen";
-        const int more = snprintf(
-            text + at, bytes - at, "%s%s %d (pid %lld: %s; not in halay_init)", n > 1 ? ", " : "",
+        add(text, bytes, &at, "%s%s %d (pid %lld: %s; not in halay_init)",
+            n > 1       ? ", "
+            : c.waiting ? ""
+                        : ": ",
             is_static(d) ? "rank" : "process", s, (long long)slot->pid, doing);
-        at += more > 0 && (size_t)more < bytes - at ? (size_t)more : 0;
     }
     if (n > NAMED_MOST)
-        snprintf(text + at, bytes - at, ", and %d more", n - NAMED_MOST);
-    if (!n)
-        snprintf(text, bytes, "only %d of the %d that there must be",
-                 take_census(d, d->params.nranks).asking, d->params.least);
+        add(text, bytes, &at, ", and %d more", n - NAMED_MOST);
 }
 
 /* A process that lives, and will not ask: its halay_init has failed before it could. */
@@ -339,38 +367,54 @@ static bool are_stopped(const halay_launch_t *d)
     return running == 0;
 }
 
-/* In a job whose ranks change the others go on without a process that is stopped
- * for too long; and, when their time is over, without any that has not asked. */
-static void give_up(halay_launch_t *d, uint64_t now)
-{
-    const bool over = now >= d->decide_ns;
-    char missing[400];
-    bool any = false;
-    if (over) {
-        name_missing(d, missing, sizeof missing);
-        hly_boot_say(&d->log, 1, "the others go on without %s", missing);
-    }
-    for (int s = 0; s < d->params.nranks; s++) {
-        struct hly_slot *slot = &d->slots[s];
-        if (!is_awaited(d, slot))
-            continue;
-        const bool stopped = is_stopped(slot);
-        slot->stopped_ns = !stopped ? 0 : slot->stopped_ns ? slot->stopped_ns : now;
-        slot->lost = over || (stopped && now - slot->stopped_ns >= d->stop_patience_ns);
-        any |= slot->lost;
-    }
-    if (any)
-        hly_driver_consider(d);
-}
-
 /* Those that ask are enough without the others. */
 static bool are_enough(const halay_launch_t *d)
 {
     return !is_static(d) && take_census(d, 0).asking >= d->params.least;
 }
 
+/* Will it never ask? It is stopped, or those that ask call it lost. */
+static bool is_unfit(const halay_launch_t *d, const struct hly_slot *slot)
+{
+    return is_stopped(slot) ||
+           (slot->state == HLY_SLOT_IN && slot->member && is_lost(d, slot->rank));
+}
+
+/* In a job whose ranks change the others go on without a process that is unfit for too long; and,
+ * when their time is over, without any that has not asked. Where they are too few without it, it is
+ * condemned all the same: another one comes in its place. */
+static void give_up(halay_launch_t *d, uint64_t now)
+{
+    const bool over = d->decide_ns && now >= d->decide_ns;
+    const bool wait = d->decide_ns || are_stopped(d);
+    const uint64_t epoch = d->epoch;
+    char missing[400];
+    bool any = false;
+    if (over && are_enough(d)) {
+        name_missing(d, missing, sizeof missing);
+        hly_boot_say(&d->log, 1, "the others go on without %s", missing);
+    }
+    for (int s = 0; s < d->params.nranks; s++) {
+        struct hly_slot *slot = &d->slots[s];
+        if (!is_absent(slot))
+            continue;
+        const bool unfit = wait && is_unfit(d, slot);
+        slot->unfit_ns = !unfit ? 0 : slot->unfit_ns ? slot->unfit_ns : now;
+        const bool useless = unfit && now - slot->unfit_ns >= d->stop_patience_ns;
+        if (is_awaited(d, slot) && (useless || (over && are_enough(d))))
+            slot->lost = any = true;
+    }
+    if (any)
+        hly_driver_consider(d);
+    for (int s = 0; s < d->params.nranks && d->epoch == epoch && !are_enough(d); s++) {
+        struct hly_slot *slot = &d->slots[s];
+        if (is_absent(slot) && slot->unfit_ns && now - slot->unfit_ns >= d->stop_patience_ns)
+            condemn(slot);
+    }
+}
+
 /* Newcomers wait for a commit, members for each other: who is stopped matters to the first when
- * their time is over. */
+ * no member runs. */
 static void look_at_awaited(halay_launch_t *d, uint64_t now)
 {
     if ((!d->decide_ns && !d->expire_ns) || is_static(d)) {
@@ -382,10 +426,9 @@ static void look_at_awaited(halay_launch_t *d, uint64_t now)
         return;
     d->look_ns = now + (d->decide_ns ? S / 4 : S);
     for (int s = 0; s < d->params.nranks; s++)
-        if (is_awaited(d, &d->slots[s]))
+        if (is_absent(&d->slots[s]))
             hly_agents_look(d, s);
-    if (d->decide_ns && (!over || are_enough(d)))
-        give_up(d, now);
+    give_up(d, now);
 }
 
 void hly_driver_look(halay_launch_t *d)
@@ -393,8 +436,6 @@ void hly_driver_look(halay_launch_t *d)
     const uint64_t now = hly_boot_now_ns();
     char missing[400];
     look_at_awaited(d, now);
-    if (d->expire_ns && now >= d->expire_ns && !d->decide_ns && are_stopped(d) && are_enough(d))
-        give_up(d, now);
     if (d->expire_ns && now >= d->expire_ns)
         refuse_newcomers(d, &now, 0,
                          "the ranks of the job have not met again in time: they wait for newcomers "
@@ -404,7 +445,8 @@ void hly_driver_look(halay_launch_t *d)
     const double waited_s = (double)(now - d->since_ns) / 1e9;
     name_missing(d, missing, sizeof missing);
     const struct census c = take_census(d, d->params.nranks);
-    const int n = is_static(d) ? d->params.nranks : c.asking + c.waiting;
+    const int known = c.asking + c.waiting, least = d->params.least;
+    const int n = is_static(d) ? d->params.nranks : known > least ? known : least;
     if (now >= d->decide_ns) {
         hly_driver_refuse(
             d,
@@ -415,7 +457,7 @@ void hly_driver_look(halay_launch_t *d)
     }
     hly_boot_say(&d->log, 1,
                  "halay_init has waited for %.1f s for %d of the %d ranks of node %s: %s", waited_s,
-                 c.waiting, n, d->host, missing);
+                 n - c.asking, n, d->host, missing);
     d->notice_ns *= 2;
     d->notice_at_ns = now + d->notice_ns;
 }

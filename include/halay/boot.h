@@ -105,7 +105,7 @@ typedef struct halay_boot_ops {
     /*
      * Is this process a task of a launcher that this bootstrap can talk to? 1 yes, 0 no. Does not
      * block and has no effect. *announced gets the number of ranks that the launcher's environment
-     * promises (1 if it cannot be told).
+     * promises (1 if it cannot be told). May be NULL in halay_config_t, where nobody asks.
      */
     int (*probe)(int *announced);
 

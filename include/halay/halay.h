@@ -359,23 +359,25 @@ HALAY_API int halay_comm_deadline(halay_comm_t *comm, uint64_t *deadline_ns);
 /* What a communicator may do that changes the meaning of its calls. All are off at first. */
 typedef enum halay_hint {
     /*
-     * Of equal broadcasts, one after the other on the ranks of one node, only the first and then
-     * every 32nd is heard of by all ranks before it returns. The root of the others does not wait.
+     * 1, or 0: none. Of equal broadcasts, one after the other on the ranks of one node, only the
+     * first and then every 32nd is heard of by all ranks before it returns. The root of the others
+     * does not wait.
      * An error in one is then returned by one of the next 32 calls, or by halay_finalize, on every
      * rank. Where a rank had ended that call well already, the communicator fails from then on.
      */
     HALAY_HINT_RELAXED_BROADCAST = 1,
     /*
-     * Its value is a planner (halay_planner_find), or -1: calls of the planner's collective are
-     * served by it wherever it can, whatever would be chosen. One at a time.
+     * A planner (halay_planner_find; the first one is 0), or -1: none. Calls of the planner's
+     * collective, also in groups, are served by it wherever it can, whatever would be chosen. One
+     * at a time.
      */
     HALAY_HINT_PLANNER = 2
 } halay_hint_t;
 
 /*
- * Sets a hint: value 1, or 0. All ranks set the same hints between the same two calls; where they
- * do not, the first call that is another one by it on some ranks only is a mismatch. HALAY_ESTATE:
- * calls are under way, or relaxed ones have not been heard of by all yet. Local.
+ * Sets a hint to one of its values. All ranks set the same hints between the same two calls; where
+ * they do not, the first call that is another one by it on some ranks only is a mismatch.
+ * HALAY_ESTATE: calls are under way, or relaxed ones have not been heard of by all yet. Local.
  */
 HALAY_API int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value);
 
@@ -535,7 +537,7 @@ HALAY_API int halay_allgather(const void *in, void *out, size_t count, halay_typ
 /*
  * As halay_allgather, with counts[r] elements from rank r, put at out + displs[r] elements. counts
  * and displs (nranks each, the same counts on all ranks) are read before the call returns, displs
- * may be NULL: one after the other. The blocks must not overlap.
+ * may be NULL: one after the other. HALAY_EINVAL: blocks overlap, as in each output of a v form.
  */
 HALAY_API int halay_allgatherv(const void *in, void *out, const size_t counts[],
                                const size_t displs[], halay_type_t type, halay_comm_t *comm);

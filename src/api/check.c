@@ -4,6 +4,7 @@
  * sequence, so that it ends the call on all ranks instead of leaving them waiting.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "api/api.h"
 
@@ -174,6 +175,60 @@ static size_t extent_of(struct hly_check *c, const size_t counts[], const size_t
     return c->code ? 0 : extent;
 }
 
+struct placed { /* a block */
+    size_t at, end;
+    uint32_t block;
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const struct placed *x = a, *y = b;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Where blocks stand in order, as they mostly do, this is all. */
+static bool are_ordered(const size_t counts[], const size_t displs[], size_t n)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (counts[i] && displs[i] < end)
+            return false;
+        end = counts[i] ? displs[i] + counts[i] : end;
+    }
+    return true;
+}
+
+/* No two blocks of an output share an element: which one it would hold is anybody's guess. */
+static void check_apart(struct hly_check *c, const size_t counts[], const size_t displs[], size_t n)
+{
+    char text[160];
+    size_t used = 0;
+    if (c->code || !displs || are_ordered(counts, displs, n))
+        return;
+    struct placed *all = malloc(n * sizeof(*all));
+    if (!all) {
+        hly_wrong(c, "there is no memory to compare the places of its blocks");
+        c->code = HALAY_ENOMEM;
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (counts[i])
+            all[used++] = (struct placed){displs[i], displs[i] + counts[i], (uint32_t)i};
+    qsort(all, used, sizeof(*all), by_place);
+    for (size_t i = 1; i < used && !c->code; i++) {
+        const struct placed *a = &all[i - 1], *b = &all[i];
+        if (b->at >= a->end)
+            continue;
+        snprintf(text, sizeof(text),
+                 "blocks %u and %u of the output overlap: block %u ends at element %zu, and block "
+                 "%u begins at %zu",
+                 a->block < b->block ? a->block : b->block,
+                 a->block < b->block ? b->block : a->block, a->block, a->end, b->block, b->at);
+        hly_wrong(c, text);
+    }
+    free(all);
+}
+
 size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buffer,
                         const size_t counts[], const size_t displs[], halay_type_t type,
                         const halay_comm_t *comm)
@@ -190,7 +245,10 @@ size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buf
         total += counts[i];
     call->desc.count = total;
     call->signature = hly_hash(0, counts, n * sizeof(*counts));
-    return extent_of(c, counts, displs, n, type) * halay_type_bytes(type);
+    const size_t extent = extent_of(c, counts, displs, n, type);
+    if (buffer == HALAY_BUFFER_OUT)
+        check_apart(c, counts, displs, n);
+    return c->code ? 0 : extent * halay_type_bytes(type);
 }
 
 void hly_check_freed(struct hly_check *c, const halay_comm_t *comm)

@@ -166,8 +166,9 @@ int halay_comm_set_hint(halay_comm_t *handle, halay_hint_t hint, int value)
 {
     halay_comm_t *comm;
     const bool planner = hint == HALAY_HINT_PLANNER;
-    const bool good =
-        planner ? value < (int)halay_planner_count() : hint == HALAY_HINT_RELAXED_BROADCAST;
+    const int most = planner ? (int)halay_planner_count() - 1 : 1;
+    const bool known = planner || hint == HALAY_HINT_RELAXED_BROADCAST;
+    const bool good = known && value >= (planner ? -1 : 0) && value <= most;
     int rc = good ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
     if (rc)
         return rc;
@@ -177,7 +178,7 @@ int halay_comm_set_hint(halay_comm_t *handle, halay_hint_t hint, int value)
     if (!rc) {
         hly_cache_forget(comm, NULL); /* its broadcasts, or all, are other calls now */
         if (planner)
-            comm->planner_hint = value < 0 ? 0 : (uint32_t)value + 1;
+            comm->planner_hint = (uint32_t)(value + 1);
         else
             comm->relaxed_hint = value != 0;
     }

@@ -161,13 +161,6 @@ static int open_device(halay_context_t *ctx, const halay_config_t *config, struc
     const char *isa = *ctx->settings.isa ? ctx->settings.isa : NULL;
     struct hly_device other = {0};
     int rc = HALAY_OK;
-    if (config->device && config->device->size < sizeof(*config->device)) {
-        snprintf(why->text, sizeof(why->text),
-                 "the device of halay_config_t is of an older HALAY_DEVICE_ABI than %d, and lacks "
-                 "members: build it with this device.h",
-                 HALAY_DEVICE_ABI);
-        return HALAY_EINVAL;
-    }
     if (config->device)
         rc = hly_device_open(config->device, config->device_arg, isa, &other);
     if (!rc && (!other.ops || other.memory != HALAY_MEMORY_HOST)) {
@@ -429,6 +422,8 @@ int halay_init(const halay_config_t *given, halay_context_t **context)
         rc = hly_record_open(ctx);
     if (!rc)
         rc = hly_settings_read(&ctx->settings, config, why.text, sizeof(why.text));
+    if (!rc)
+        rc = hly_tables_check(config, why.text, sizeof(why.text));
     if (!rc)
         rc = find_job(ctx, config, &why);
     if (!rc)

@@ -18,6 +18,11 @@ int hly_plugin_load(halay_context_t *context, const char *kind, const char *name
 struct hly_launcher hly_launcher_here(void);
 const char *hly_launcher_denies_here(int nranks, int *most);
 
+/* ---------------------------------------------------------------- tables.c */
+
+/* HALAY_EINVAL: a table of the program's lacks a member; `why` names it. */
+int hly_tables_check(const halay_config_t *config, char *why, size_t why_bytes);
+
 /* ---------------------------------------------------------------- kept.c */
 
 /* Before the ranks meet, unless the program or a variable chooses algorithms; and after. */

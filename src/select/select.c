@@ -277,7 +277,7 @@ void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struc
 {
     bool rooted = halay_collective_rooted((halay_collective_t)call->desc.collective);
     const bool apart = !hly_device_of(comm->context, call->desc.memory)->touchable;
-    const uint32_t hint = comm->planner_hint;
+    const uint32_t hint = hly_comm_ordered_by(comm)->planner_hint; /* of a group's members, too */
     const bool asked = hint && halay_planner_get(hint - 1)->collective == call->desc.collective;
     *ask = (struct hly_ask){
         .collective = call->desc.collective,

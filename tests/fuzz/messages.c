@@ -136,6 +136,19 @@ static void wire_sever(halay_transport_t *t, halay_ep_t *ep)
     (void)t, (void)ep;
 }
 
+static int wire_address(const halay_transport_t *t, void *address, size_t *bytes)
+{
+    (void)t, (void)address;
+    *bytes = 0;
+    return HALAY_OK;
+}
+
+static int wire_alloc(halay_transport_t *t, size_t bytes, void **address, halay_mem_t **mem)
+{
+    (void)t, (void)bytes, (void)address, (void)mem;
+    return HALAY_EUNSUPPORTED;
+}
+
 static int wire_register(halay_transport_t *t, const halay_mem_params_t *params, halay_mem_t **mem)
 {
     (void)t, (void)params;
@@ -226,10 +239,12 @@ static const halay_transport_ops_t wire_ops = {.size = sizeof(wire_ops),
                                                .open = wire_open,
                                                .close = wire_close,
                                                .query = wire_query,
+                                               .address = wire_address,
                                                .connect = wire_connect,
                                                .disconnect = wire_disconnect,
                                                .sever = wire_sever,
                                                .register_mem = wire_register,
+                                               .alloc_mem = wire_alloc,
                                                .deregister_mem = wire_deregister,
                                                .key = wire_key,
                                                .send = wire_send,

@@ -143,7 +143,7 @@ agent 1 -np 2 "${E[@]}" kill:1:2 stop:2:20
 told head "places 1 to 2"
 agent 2 -np 2 "${E[@]}"
 told head "process 1 (pid [0-9]* on .*) was killed by signal 9 (SIGKILL); started again in 0.1 s$"
-told head "process 2 (pid .* was killed by signal 9 (SIGKILL): it was stopped, and the others have gone on without it; st"
+told head "process 2 (pid .* was killed by signal 9 (SIGKILL): it was stopped, and the others go on without it; st"
 agent 3 -np 1 "${E[@]}"
 ended 125 3 "refuses: the job has agents for all of its places"
 kill -KILL "$(process 2)"

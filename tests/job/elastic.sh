@@ -68,7 +68,7 @@ ended 1 '[0-9]*'
 
 HALAY_STOP_PATIENCE=1 job -np 3 --min-np 2 "${cool[@]}" "$JOB_ELASTIC" 30 stop:0:5
 expect 0 "rank 0 was stopped"
-says err "process 0 .* is stopped, and the others have gone on without it: it is killed$"
+says err "process 0 .* is stopped, and the others go on without it: it is killed$"
 worlds 3 2
 ended 3 30
 
@@ -76,19 +76,19 @@ ended 3 30
 # something else, for which the others wait until the time for meeting is over.
 HALAY_STOP_PATIENCE=1 job -np 3 --min-np 2 "${cool[@]}" "$JOB_ELASTIC" 30 late:0:3 kill:1:5
 expect 0 "one was stopped before it met the others"
-says err "process 0 .* is stopped, and the others have gone on without it: it is killed$"
+says err "process 0 .* is stopped, and the others go on without it: it is killed$"
 says err "process 1 .* was $died"
 ended 3 30
 within 10000
 job -np 3 --min-np 1 --elastic-timeout 4 "${cool[@]}" "$JOB_ELASTIC" 30 hang:0:3 kill:1:5
 expect 0 "one did not come"
 says err "the others go on without process 0 (pid [0-9]*: sleeps; not in halay_init)$"
-says err "process 0 .* is lost, and the others have gone on without it: it is killed$"
+says err "process 0 .* is lost, and the others go on without it: it is killed$"
 ended 3 30
 # A newcomer waits for somebody who is stopped, and nobody else is left.
 job -np 2 --min-np 1 --elastic-timeout 4 "${cool[@]}" "$JOB_ELASTIC" 30 kill:0:5 stop:1:5
 expect 0 "one was killed, the other one stopped"
-says err "process 1 .* is stopped, and the others have gone on without it: it is killed$"
+says err "process 1 .* is stopped, and the others go on without it: it is killed$"
 ended 2 30
 
 # A failure counts for the status unless the others have met without the process.

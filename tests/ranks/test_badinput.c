@@ -72,6 +72,7 @@ enum mistake {
     OVERLAP,
     IN_PLACE,
     OUT_IN_PLACE,
+    BLOCKS_OVERLAP,
     FREED,
     HUGE_COUNT,
     MISTAKES
@@ -93,6 +94,7 @@ static const char *const names[] = {"smaller count",
                                     "overlap",
                                     "in place",
                                     "output in place",
+                                    "blocks that overlap",
                                     "freed communicator",
                                     "negative count"};
 
@@ -110,25 +112,28 @@ struct args {
     halay_op_t op;
     int root;
     enum form form;
-    bool no_counts;
+    bool no_counts, blocks_overlap;
 };
 
 static int call_vector(const struct args *a, halay_comm_t *comm)
 {
     size_t counts[RANKS_MAX], *n = a->no_counts ? NULL : counts;
-    for (int k = 0; k < RANKS_MAX; k++)
+    size_t places[RANKS_MAX], *at = a->blocks_overlap ? places : NULL;
+    for (int k = 0; k < RANKS_MAX; k++) {
         counts[k] = a->count;
+        places[k] = (RANKS_MAX - 1 - (size_t)k) * (a->count - 1); /* share one with the next */
+    }
     switch (a->form) {
     case ALLGATHERV:
-        return halay_allgatherv(a->in, a->out, n, NULL, a->type, comm);
+        return halay_allgatherv(a->in, a->out, n, at, a->type, comm);
     case REDUCE_SCATTERV:
         return halay_reduce_scatterv(a->in, a->out, n, a->type, a->op, comm);
     case GATHERV:
-        return halay_gatherv(a->in, a->out, n, NULL, a->type, a->root, comm);
+        return halay_gatherv(a->in, a->out, n, at, a->type, a->root, comm);
     case SCATTERV:
         return halay_scatterv(a->in, a->out, n, NULL, a->type, a->root, comm);
     default:
-        return halay_alltoallv(a->in, n, NULL, a->out, n, NULL, a->type, comm);
+        return halay_alltoallv(a->in, n, NULL, a->out, n, at, a->type, comm);
     }
 }
 
@@ -236,6 +241,10 @@ static int spoil(struct args *a, enum mistake m, int nranks, int rank)
         a->out = (char *)(uintptr_t)HALAY_IN_PLACE;
         return data && !(a->form == EXSCAN && rank == 0) && !(form & TO_ROOT && rank != a->root) &&
                !((a->form == SCATTER || a->form == SCATTERV) && rank == a->root);
+    case BLOCKS_OVERLAP: /* of an output, which a root alone has */
+        a->blocks_overlap = true;
+        return a->form == ALLGATHERV || a->form == ALLTOALLV ||
+               (a->form == GATHERV && rank == a->root);
     case HUGE_COUNT:
         a->count = (size_t)-1;
         return data || list;
@@ -267,7 +276,8 @@ static void compare(const struct rank *r, const struct board *b, enum mistake m,
 static void one(struct rank *r, enum form form, enum mistake m, int wrong, char *room)
 {
     struct board *b = r->arg;
-    const struct args right = {room, room + ROOM, COUNT, HALAY_INT32, HALAY_SUM, 0, form, false};
+    const struct args right = {room, room + ROOM, COUNT, HALAY_INT32, HALAY_SUM,
+                               0,    form,        false, false};
     struct args a = right;
     halay_comm_t *comm;
     if (!spoil(&a, m, r->nranks, wrong))
@@ -331,8 +341,38 @@ static void one_count(struct rank *r, int wrong, size_t each, char *room)
     pthread_barrier_wait(&b->barrier);
 }
 
+/* Blocks in reverse with gaps, those of odd ranks empty and amid others; inputs share elements. */
+static void looks_wrong(struct rank *r)
+{
+    const size_t n = (size_t)r->nranks;
+    size_t counts[RANKS_MAX], places[RANKS_MAX], own[RANKS_MAX], same[RANKS_MAX] = {0};
+    int32_t in[3] = {r->rank, r->rank + 100, r->rank + 200}, out[6 * RANKS_MAX] = {0};
+    for (size_t k = 0; k < n; k++) {
+        counts[k] = k % 2 ? 0 : 3;
+        places[k] = k % 2 ? 5 * (n - k) + 1 : 5 * (n - 1 - k);
+        own[k] = r->rank % 2 ? 0 : 3;
+    }
+    for (int form = 0; form < 3; form++) {
+        int rc = form == 0 ? halay_allgatherv(in, out, counts, places, HALAY_INT32, r->world)
+                 : form == 1
+                     ? halay_gatherv(in, out, counts, places, HALAY_INT32, 0, r->world)
+                     : halay_alltoallv(in, own, same, out, counts, places, HALAY_INT32, r->world);
+        halay_verdict_t v = {.size = sizeof(v)};
+        CHECK(!halay_comm_verdict(r->world, &v), "verdict");
+        CHECK(rc == 0, "rank %d, form %d: %s", r->rank, form, v.text);
+        for (size_t k = 0; k < n && (form != 1 || r->rank == 0); k += 2)
+            for (size_t i = 0; i < 3; i++)
+                CHECK(out[places[k] + i] == (int32_t)(k + 100 * i), "form %d, block %zu", form, k);
+        memset(out, 0, sizeof(out));
+    }
+    int rc = halay_scatterv(in, out, counts, same, HALAY_INT32, 0, r->world);
+    CHECK(rc == 0 && (r->rank % 2 || (out[0] == 0 && out[2] == 200)), "rank %d, scatterv: %s",
+          r->rank, halay_strerror(rc));
+}
+
 static void all(struct rank *r)
 {
+    looks_wrong(r);
     char *room = calloc(2, ROOM * (size_t)r->nranks);
     CHECK(room, "no memory");
     for (int f = 0; f < FORMS; f++)
@@ -353,7 +393,8 @@ static void roots(struct rank *r)
     CHECK(room, "no memory");
     for (int wrong = 0; wrong <= r->nranks; wrong++) {
         const int root = wrong == r->nranks ? (r->rank + 1) % r->nranks : r->rank == wrong;
-        struct args a = {room, room + ROOM, COUNT, HALAY_INT32, HALAY_SUM, root, b->form, false};
+        struct args a = {room, room + ROOM, COUNT, HALAY_INT32, HALAY_SUM,
+                         root, b->form,     false, false};
         halay_comm_t *comm;
         uint64_t told = 0;
         CHECK(!halay_comm_dup(r->world, &comm), "dup");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_hints.c - HALAY_HINT_PLANNER: each planner of a collective is the one that serves it then,
- * on that communicator alone; ranks that have set another one are told; and what is no planner is
- * refused.
+ * in all forms and in groups of calls, on that communicator alone; ranks that have set another one
+ * are told; and what is no planner is refused.
  */
 #include <limits.h>
 #include <string.h>
@@ -20,28 +20,82 @@ static uint32_t find(const char *name)
     return planner;
 }
 
-static void sum(struct rank *r, halay_comm_t *comm, int round)
+enum form { BLOCKING, POSTED, PERSISTENT, GROUP, FORMS };
+
+static int allreduce(enum form form, const int64_t *in, int64_t *out, halay_comm_t *comm)
+{
+    halay_request_t *request, *member;
+    int rc;
+    switch (form) {
+    case BLOCKING:
+        return halay_allreduce(in, out, COUNT, HALAY_INT64, HALAY_SUM, comm);
+    case POSTED:
+        rc = halay_iallreduce(in, out, COUNT, HALAY_INT64, HALAY_SUM, comm, &request);
+        return rc ? rc : halay_request_wait(request);
+    case PERSISTENT:
+        rc = halay_allreduce_init(in, out, COUNT, HALAY_INT64, HALAY_SUM, comm, &request);
+        if (rc || (rc = halay_request_start(request)) || (rc = halay_request_wait(request)))
+            return rc;
+        return halay_request_free(request);
+    default:
+        rc = halay_group_begin(comm);
+        if (!rc)
+            rc = halay_iallreduce(in, out, COUNT, HALAY_INT64, HALAY_SUM, comm, &member);
+        if (!rc)
+            rc = halay_group_end(comm, &request);
+        return rc ? rc : halay_request_wait(request);
+    }
+}
+
+static void sum_as(enum form form, struct rank *r, halay_comm_t *comm, int round)
 {
     static __thread int64_t in[COUNT], out[COUNT];
     for (int i = 0; i < COUNT; i++)
         in[i] = ranks_value(r->rank, round, i);
-    int rc = halay_allreduce(in, out, COUNT, HALAY_INT64, HALAY_SUM, comm);
+    int rc = allreduce(form, in, out, comm);
     CHECK(rc == 0, "rank %d, round %d: %s", r->rank, round, halay_strerror(rc));
     for (int i = 0; i < COUNT; i++)
         CHECK(out[i] == ranks_sum(r->nranks, round, i), "round %d, element %d", round, i);
 }
 
+static void sum(struct rank *r, halay_comm_t *comm, int round)
+{
+    sum_as(BLOCKING, r, comm, round);
+}
+
 /* Messages that this rank sends in a call. */
-static uint64_t messages(struct rank *r, halay_comm_t *comm, int round)
+static uint64_t messages_as(enum form form, struct rank *r, halay_comm_t *comm, int round)
 {
     halay_counters_t before = {.size = sizeof before}, after = before;
-    sum(r, comm, round); /* connects */
+    sum_as(form, r, comm, round); /* connects */
     CHECK(!halay_barrier(comm), "barrier");
     CHECK(!halay_context_counters(r->context, &before), "counters");
-    sum(r, comm, round + 1);
+    sum_as(form, r, comm, round + 1);
     CHECK(!halay_barrier(comm), "barrier");
     CHECK(!halay_context_counters(r->context, &after), "counters");
     return after.sent_messages - before.sent_messages;
+}
+
+static uint64_t messages(struct rank *r, halay_comm_t *comm, int round)
+{
+    return messages_as(BLOCKING, r, comm, round);
+}
+
+/* A group sends those of its comparison, too. */
+static void all_forms(struct rank *r)
+{
+    uint64_t sent[FORMS][2];
+    const char *const names[2] = {"ring", "recursive_doubling"};
+    for (int p = 0; p < 2; p++) {
+        CHECK(!halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, (int)find(names[p])), "hint");
+        for (enum form f = 0; f < FORMS; f++)
+            sent[f][p] = messages_as(f, r, r->world, 2 * (int)f);
+    }
+    for (enum form f = 1; f < FORMS; f++)
+        CHECK(sent[f][0] - sent[f][1] == sent[0][0] - sent[0][1] && sent[f][0] > sent[f][1],
+              "rank %d, form %d: %llu and %llu messages, blocking %llu and %llu", r->rank, (int)f,
+              (unsigned long long)sent[f][0], (unsigned long long)sent[f][1],
+              (unsigned long long)sent[0][0], (unsigned long long)sent[0][1]);
 }
 
 static void each(struct rank *r)
@@ -65,9 +119,12 @@ static void each(struct rank *r)
     CHECK(messages(r, other, round += 2) == usual, "rank %d: on another communicator", r->rank);
     CHECK(!halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, -1), "none");
     CHECK(messages(r, r->world, round += 2) == usual, "rank %d: as before", r->rank);
-    const int wrong[] = {(int)halay_planner_count(), INT_MAX};
-    for (int i = 0; i < 2; i++)
-        CHECK(halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, wrong[i]) == HALAY_EINVAL, "wrong");
+    const int wrong[] = {(int)halay_planner_count(), INT_MAX, -2, INT_MIN};
+    for (int i = 0; i < 4; i++)
+        CHECK(halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, wrong[i]) == HALAY_EINVAL &&
+                  halay_comm_set_hint(r->world, HALAY_HINT_RELAXED_BROADCAST, wrong[i]) ==
+                      HALAY_EINVAL,
+              "%d is taken", wrong[i]);
     CHECK(halay_comm_set_hint(r->world, (halay_hint_t)99, 1) == HALAY_EINVAL, "no such hint");
     CHECK(!halay_comm_free(other), "free");
 }
@@ -105,6 +162,7 @@ int main(void)
     for (int shm = 0; shm < 2; shm++) {
         options.shm = shm;
         ranks_run(&options, each, NULL);
+        ranks_run(&options, all_forms, NULL);
         ranks_run(&options, differ, NULL);
         ranks_run(&options, under_way, &barrier);
     }

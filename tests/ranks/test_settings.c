@@ -164,9 +164,24 @@ static int never_open(void *arg, halay_log_fn log, void *log_arg, uint64_t deadl
     return HALAY_EBOOT;
 }
 
+static int no_place(const halay_boot_t *boot, int rank, halay_place_t *place)
+{
+    (void)boot, (void)rank, (void)place;
+    return HALAY_EINVAL;
+}
+
+static void no_close(halay_boot_t *boot)
+{
+    (void)boot;
+}
+
 static void start_waits(const char *start, const char *call, uint64_t config_s, uint64_t expected_s)
 {
-    static const halay_boot_ops_t ops = {.size = sizeof(ops), .name = "never", .open = never_open};
+    static const halay_boot_ops_t ops = {.size = sizeof(ops),
+                                         .name = "never",
+                                         .open = never_open,
+                                         .get = no_place,
+                                         .close = no_close};
     uint64_t asked_ns = 0;
     halay_config_t config = HALAY_CONFIG_INIT;
     halay_context_t *context;
@@ -184,21 +199,53 @@ static void start_waits(const char *start, const char *call, uint64_t config_s, 
           halay_strerror(rc), (double)asked_ns / 1e9);
 }
 
-/* A device's table of an older ABI is shorter: what it lacks must not be called. */
-static void old_device(void)
+/* ------------------------------------------------------------------ the program's own tables */
+
+static void refuses(halay_config_t *config, const char *first, const char *second)
 {
-    halay_device_ops_t old = hly_device_host;
-    halay_config_t config = HALAY_CONFIG_INIT;
     halay_context_t *context;
-    char error[256] = "";
-    old.size = offsetof(halay_device_ops_t, export_mem);
-    old.export_mem = NULL;
-    old.flush = NULL;
-    config.device = &old;
-    config.error = error;
-    config.error_bytes = sizeof(error);
-    CHECK(halay_init(&config, &context) == HALAY_EINVAL, "it is taken");
-    CHECK(strstr(error, "HALAY_DEVICE_ABI"), "%s", error);
+    char error[512] = "";
+    config->error = error;
+    config->error_bytes = sizeof(error);
+    CHECK(halay_init(config, &context) == HALAY_EINVAL, "%s %s: it is taken", first, second);
+    CHECK(strstr(error, first) && strstr(error, second), "not '%s' and '%s': %s", first, second,
+          error);
+}
+
+/* Each member but the size is NULL in turn, or beyond the table's end. None is ever called: what is
+ * there would crash. may: bits of members that may be NULL, from the one behind the size on. */
+static void lacks(halay_config_t *config, const char *what, void *table, size_t bytes, unsigned may)
+{
+    char missing[64];
+    snprintf(missing, sizeof(missing), "the table config.%s ", what);
+    for (size_t at = sizeof(size_t); at < bytes; at += sizeof(void *), may >>= 1) {
+        if (may & 1)
+            continue;
+        memset(table, 1, bytes);
+        memcpy(table, &bytes, sizeof(bytes));
+        memset((char *)table + at, 0, sizeof(void *));
+        refuses(config, missing, " has NULL as its member '");
+        memcpy(table, &at, sizeof(at));
+        refuses(config, missing, " older ABI than ");
+    }
+}
+
+static void tables(void)
+{
+    halay_config_t c[4] = {HALAY_CONFIG_INIT, HALAY_CONFIG_INIT, HALAY_CONFIG_INIT,
+                           HALAY_CONFIG_INIT};
+    halay_boot_ops_t boot;
+    halay_transport_ops_t transport;
+    halay_device_ops_t device;
+    halay_group_ops_t group;
+    c[0].boot = &boot;
+    lacks(&c[0], "boot", &boot, sizeof(boot), 1 << 1 | 1 << 4 | 1 << 5 | 1 << 7);
+    c[1].transport = &transport;
+    lacks(&c[1], "transport", &transport, sizeof(transport), 0);
+    c[2].device = &device;
+    lacks(&c[2], "device", &device, sizeof(device), 0);
+    c[3].group = &group;
+    lacks(&c[3], "group", &group, sizeof(group), 1 << 8);
 }
 
 int main(void)
@@ -210,7 +257,7 @@ int main(void)
     start_waits(NULL, "7", 8, 8);
     start_waits("9", "7", 8, 9);
     start_waits("9", NULL, 0, 9);
-    old_device();
+    tables();
     refused("HALAY_DEADLINE", "soon", "seconds");
     refused("HALAY_DEADLINE", "-1", "seconds");
     refused("HALAY_START_DEADLINE", "0", "seconds");

@@ -230,3 +230,9 @@ int hly_flight_process(int pid)
     struct hly_proc_stat seen;
     return hly_proc_stat(pid, &seen) ? seen.state : 'X';
 }
+
+int hly_flight_is_stopped(int pid)
+{
+    const int state = hly_flight_process(pid);
+    return state == 'T' || state == 't';
+}

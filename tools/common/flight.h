@@ -39,6 +39,8 @@ void hly_flights_sort(hly_flights_t *flights); /* by job, then by rank */
 void hly_flights_free(hly_flights_t *flights);
 /* The state of a process: the letter of /proc. 'X': there is none such. */
 int hly_flight_process(int pid);
+/* By a signal or a debugger. */
+int hly_flight_is_stopped(int pid);
 /* All that this user's processes hold; of this job, if not NULL: its name, the beginning of it, or
  * the number of a process of it. -1: no memory. */
 int hly_flights_find(const char *job, hly_flights_t *flights);

@@ -51,8 +51,8 @@ static void send_signal(struct hly_job *job, int slot, int number)
     }
     if (!job->ending) {
         r->condemned = 1;
-        snprintf(r->why, sizeof r->why, "it %s, and the others have gone on without it",
-                 hly_flight_process((int)r->pid) == 'T' ? "was stopped" : "was lost");
+        snprintf(r->why, sizeof r->why, "it was %s, and the others go on without it",
+                 hly_flight_is_stopped((int)r->pid) ? "stopped" : "lost");
     }
     hly_job_signal(job, slot, SIGKILL);
 }

@@ -259,9 +259,9 @@ static void kill_condemned(struct hly_job *job)
         if ((r->pid <= 0 && !r->far) || r->ended)
             continue;
         if (!r->far) /* else its agent knows whether it has ended, and says so */
-            hly_note("process %d (%s) %s, and the others have gone on without it: it is killed",
-                     slot, hly_job_where(job, slot, where),
-                     hly_flight_process((int)r->pid) == 'T' ? "is stopped" : "is lost");
+            hly_note("process %d (%s) is %s, and the others go on without it: it is killed", slot,
+                     hly_job_where(job, slot, where),
+                     hly_flight_is_stopped((int)r->pid) ? "stopped" : "lost");
         r->condemned = 1;
         hly_job_signal(job, slot, SIGKILL);
     }
