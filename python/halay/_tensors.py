@@ -31,6 +31,15 @@ for _name in ("uint16", "uint32", "uint64"):
     if hasattr(torch, _name):
         TYPES[getattr(torch, _name)] = getattr(lib, f"HALAY_{_name.upper()}")
 
+# What no operation is defined for moves all the same, as its bytes.
+MOVED: dict[torch.dtype, int] = dict(TYPES)
+for _name in (
+    *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+    "float4_e2m1fn_x2",
+):
+    if hasattr(torch, _name):
+        MOVED[getattr(torch, _name)] = lib.HALAY_UINT8
+
 # A valid address for a tensor without elements, whose own is zero: in memory of its kind, as ranks
 # that have some compare the kinds.
 _EMPTY = ffi.new("char[]", 16)
@@ -75,6 +84,97 @@ def address(tensor: torch.Tensor) -> Any:
     if tensor.device not in _EMPTY_ON:
         _EMPTY_ON[tensor.device] = tensor.new_empty(16)
     return ffi.cast("void *", _EMPTY_ON[tensor.device].data_ptr())
+
+
+# What to do with a tensor that is a wrapper around others.
+_INSTEAD = {
+    "DTensor": "use tensor.to_local(), or tensor.full_tensor()",
+    "FakeTensor": 'it stands for a tensor while a program is traced; the back end "fake" takes it',
+    "FunctionalTensor": "it stands for a tensor while a program is traced",
+    "NestedTensor": "use tensor.values(), and send its offsets, too",
+}
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_NO_DISPATCH = torch.Tensor.__torch_dispatch__
+
+
+def waited(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or where it is the result of a functional collective (AsyncCollectiveTensor),
+    its value, for which this waits."""
+    wait = getattr(tensor, "trigger_wait", None)
+    found: torch.Tensor = tensor if wait is None else wait()
+    return found
+
+
+def plain(tensor: torch.Tensor, what: str) -> torch.Tensor:
+    """The tensor, if it has memory of its own; of a functional collective's result the value,
+    which is waited for. Others are refused by the name of their class; `what` begins the text."""
+    tensor = waited(tensor)
+    kind = type(tensor)
+    if tensor.is_nested or (
+        kind not in _PLAIN and getattr(kind, "__torch_dispatch__", None) != _NO_DISPATCH
+    ):
+        name = "NestedTensor" if tensor.is_nested else kind.__name__
+        instead = _INSTEAD.get(name, "use the plain tensor that it wraps")
+        raise TypeError(f"{what}: a {name} has no memory of its own to send; {instead}")
+    if tensor.device.type == "meta":
+        raise ValueError(
+            f"{what}: a tensor on device meta has no memory; make it on the CPU or a CUDA device "
+            "first: torch.empty_like(tensor, device=...)"
+        )
+    return tensor
+
+
+def refuse_unreal(tensor: torch.Tensor, what: str) -> None:
+    """Of a plain strided tensor of a device that Halay knows: its memory has to be there."""
+    try:
+        if tensor.data_ptr() or tensor.numel() == 0:
+            return
+        lazy = tensor._is_zerotensor()
+        reason = (
+            "a tensor of zeros that has no memory yet; use tensor.clone()"
+            if lazy
+            else "the memory of its storage was freed, as by untyped_storage().resize_(0)"
+        )
+    except RuntimeError:
+        reason = "it has no memory inside of torch.func's transforms; make the call outside of them"
+    raise ValueError(f"{what}: tensor of shape {tuple(tensor.shape)}, {tensor.dtype}: {reason}")
+
+
+def shares_memory(tensor: torch.Tensor) -> bool:
+    """Whether two elements of a tensor are one: it cannot be written then."""
+    if tensor.is_contiguous():
+        return False
+    dims = sorted(zip(tensor.stride(), tensor.shape))
+    reach, apart = 0, True
+    for step, extent in dims:
+        if extent > 1:
+            apart = apart and step > reach
+            reach += step * (extent - 1)
+    if apart or tensor.numel() > reach + 1:
+        return not apart
+    at = torch.zeros(1, dtype=torch.int64)  # rare: steps that no nesting explains
+    for step, extent in dims:
+        at = (at[:, None] + step * torch.arange(extent)).reshape(-1)
+    return len(set(at.tolist())) < at.numel()
+
+
+def shared_error(tensor: torch.Tensor, what: str) -> ValueError:
+    return ValueError(
+        f"{what}: elements of it share memory (strides {tuple(tensor.stride())}), so it "
+        "cannot be written in place; use tensor.clone()"
+    )
+
+
+def extent_of(tensor: torch.Tensor) -> tuple[int, int]:
+    """Where the bytes of a contiguous tensor begin and end."""
+    at = tensor.data_ptr()
+    return at, at + tensor.numel() * tensor.element_size()
+
+
+def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two contiguous tensors have a byte in common."""
+    (begin, end), (start, stop) = extent_of(one), extent_of(other)
+    return begin < stop and start < end
 
 
 def brought(values: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -16,6 +16,7 @@ from typing import Any, Callable, Optional
 
 import torch
 from torch._C import _distributed_c10d as c10d
+from torch.distributed.constants import default_pg_timeout
 
 from .. import _tensors
 from .._core import ffi, lib
@@ -28,10 +29,15 @@ from ._tensors import (
     check,
     devices_of,
     flat,
+    moved_type,
     op_of,
+    put,
+    scale,
+    scaled,
     sizes,
     source,
     type_of,
+    writable,
 )
 from ._work import HalayWork
 
@@ -61,7 +67,8 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self._names = ["", "undefined"]
         self._left = False
         self._tags: dict[tuple[int, int], Any] = {}  # communicators, by peer and tag
-        self._bundle: HalayWork | None = None
+        self._bundle: HalayWork | None = None  # of calls that are one, and
+        self._starts: list[Callable[[Any], int]] = []  # what starts each, when all are known
         # Calls on CUDA tensors stand behind a stream of the group's own, which is made to wait for
         # the program's: so it never has to be changed while calls are under way.
         self._stream: Any = None
@@ -103,8 +110,12 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         return self
 
     supports_coalescing = True
-    supports_splitting = False
+    supports_splitting = True
     supports_time_estimate = False
+    options = None  # which split_group() copies
+
+    def eager_connect_single_device(self, device: object) -> None:
+        """init_process_group(device_id=...) calls it: nothing is to be connected beforehand."""
 
     def _set_default_timeout(self, timeout: datetime.timedelta) -> None:
         self.set_timeout(timeout)
@@ -121,22 +132,36 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         group_name: str = "",
         group_desc: str | None = None,
     ) -> HalayProcessGroup | None:
-        """Collective over all ranks of the job, or with use_local_synchronization over those in the
-        list, which torch gives a name that is no number; None on those that are not in it."""
-        self._job.usable()
-        if self.size() != self._job.size:
-            raise ValueError("halay new_group: sub-groups are made of the default group")
+        """Collective over the ranks in the list, which are this group's; None on others."""
+        return self._child(ranks, timeout, group_name, group_desc)
+
+    def split_group(
+        self,
+        ranks: list[int],
+        timeout: datetime.timedelta | None = None,
+        opts: object = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: object = None,
+    ) -> HalayProcessGroup | None:
+        """As new_group(): torch calls it on the group that it splits, on all ranks of it."""
+        limit = timeout or default_pg_timeout
+        return self._child(ranks, limit, group_name or "", group_desc)
+
+    def _child(
+        self, ranks: list[int], timeout: datetime.timedelta, name: str, text: str | None
+    ) -> HalayProcessGroup | None:
+        self._usable()
         of = [int(rank) for rank in ranks]
-        local = bool(group_name) and not group_name.isdigit()
-        comm = self._job.group(self._job.parent, of, "new_group") if local else self._job.subset(of)
-        if comm is None:
+        if self.rank() not in of:
             return None
-        store = c10d.PrefixStore(f"{group_name}/", self._store)
-        made = HalayProcessGroup(store, _job.join(), comm, timeout)
-        made._set_group_name(group_name)
-        made._set_group_desc(group_desc or "undefined")
-        if local:
-            made.barrier().wait()  # a rank that does not come is named here
+        parent = self._job.parent if self._comm == self._job.world else self._comm
+        comm = self._job.group(parent, of, "new_group")
+        store = c10d.PrefixStore(f"{name}/", self._store)
+        made = HalayProcessGroup(store, _job.share(self._job), comm, timeout)
+        made._set_group_name(name)
+        made._set_group_desc(text or "undefined")
+        made.barrier().wait()  # a rank that does not come is named here
         return made
 
     def revoke(self) -> None:
@@ -178,7 +203,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         if self._bundle is not None:
             self._bundle.devices |= devices
             self._bundle.stream = self._stream
-            self._start(start)
+            self._starts.append(start)
             self._bundle.hold(results, keep, finish)
             return self._bundle
         comm = comm or self._comm
@@ -236,15 +261,19 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self._usable()
         if device is not None and device.type == "cuda" and not self._behind:
             self._order(device)
-        self._job.must(lib.halay_group_begin(self._comm), self._comm)
-        self._bundle = HalayWork(self._job, self._comm)
+        self._bundle, self._starts = HalayWork(self._job, self._comm), []
 
     def _end_coalescing(self, device: object = None) -> HalayWork:
-        work, self._bundle = self._bundle, None
+        (work, self._bundle), (starts, self._starts) = (self._bundle, None), (self._starts, [])
         if work is None:
             raise RuntimeError("halay: _end_coalescing() without _start_coalescing()")
-        work.request = self._start(lambda request: lib.halay_group_end(self._comm, request))
-        self._job.watch(work)
+        self._job.must(lib.halay_group_begin(self._comm), self._comm)
+        try:
+            for start in starts:
+                self._start(start)
+        finally:
+            work.request = self._start(lambda request: lib.halay_group_end(self._comm, request))
+            self._job.watch(work)
         return work
 
     def _coalesced(self, tensors: Tensors, calls: Sequence[Callable[[], object]]) -> HalayWork:
@@ -256,8 +285,8 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         try:
             for call in calls:
                 call()
-        except BaseException:
-            self._end_coalescing()
+        except BaseException:  # nothing is sent
+            self._bundle, self._starts = None, []
             raise
         return self._end_coalescing()
 
@@ -272,6 +301,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         target = Target(_one(tensors, "all_reduce"), "all_reduce", read=True)
         data = target.buffer
         kind, op = type_of(data, "all_reduce"), op_of(opts.reduceOp, data, "all_reduce")
+        scale(data, opts.reduceOp)
         into, count = address(data), data.numel()
         return self._call(
             lambda r: lib.halay_iallreduce(IN_PLACE, into, count, kind, op, self._comm, r),
@@ -296,11 +326,15 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
 
     def reduce(self, tensors: Tensors, opts: Any = None) -> HalayWork:
         opts = opts or c10d.ReduceOptions()
-        tensor = _one(tensors, "reduce")[0]
+        tensor = writable(_one(tensors, "reduce")[0], "reduce")
         root, here = opts.rootRank, opts.rootRank == self.rank()
         target = Target([tensor], "reduce", read=True) if here else None
         data = target.buffer if target else source(tensor, "reduce")
         kind, op = type_of(data, "reduce"), op_of(opts.reduceOp, data, "reduce")
+        if here:
+            scale(data, opts.reduceOp)
+        else:
+            data = scaled(data, opts.reduceOp)
         at, count = address(data), data.numel()
         into, out = (IN_PLACE, at) if here else (at, ffi.NULL)
         return self._call(
@@ -342,9 +376,10 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
                 f"halay {call}: input {self.rank()} has {counts[self.rank()]} elements, the "
                 f"output {output.numel()}"
             )
-        target = Target([output], call)
-        _same(data, target.buffer, call)
         kind, op = type_of(data, call), op_of(opts.reduceOp, data, call)
+        data = scaled(data, opts.reduceOp)
+        target = Target([output], call, apart=data)  # the smaller of the two is what is copied
+        _same(data, target.buffer, call)
         src, dst, comm = address(data), address(target.buffer), self._comm
         if len(set(counts)) == 1:
 
@@ -374,7 +409,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         root = opts.rootRank
         target = Target(_one(tensors, "broadcast"), "broadcast", read=root == self.rank())
         data = target.buffer
-        kind, at, count = type_of(data, "broadcast"), address(data), data.numel()
+        kind, at, count = moved_type(data, "broadcast"), address(data), data.numel()
         return self._call(
             lambda r: lib.halay_ibroadcast(at, count, kind, root, self._comm, r),
             tensors,
@@ -413,21 +448,22 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         call = "all_gather"
         target = Target(outputs, call)
         _same(data, target.buffer, call)
-        src, dst = address(data), address(target.buffer)
-        kind, comm = type_of(data, call), self._comm
-        if data.numel() and _inside(data, target.buffer, self.rank() * data.numel()):
-            src = IN_PLACE
+        kind, comm = moved_type(data, call), self._comm
+        # All ranks have to call in place, or none: so each block is brought to its place first.
+        before = self.rank() * counts[0] if len(counts) == 1 else sum(counts[: self.rank()])
+        put(data, target.buffer.view(-1).narrow(0, before, data.numel()))
+        dst = address(target.buffer)
         if len(set(counts)) == 1:
 
             def start(r: Any) -> int:
-                return int(lib.halay_iallgather(src, dst, counts[0], kind, comm, r))
+                return int(lib.halay_iallgather(IN_PLACE, dst, counts[0], kind, comm, r))
         else:
             of_all = sizes(counts)
 
             def start(r: Any) -> int:
-                return int(lib.halay_iallgatherv(src, dst, of_all, ffi.NULL, kind, comm, r))
+                return int(lib.halay_iallgatherv(IN_PLACE, dst, of_all, ffi.NULL, kind, comm, r))
 
-        return self._call(start, outputs, (data, target), target.finish, not opts.asyncOp)
+        return self._call(start, outputs, target, target.finish, not opts.asyncOp)
 
     def all_gather_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
@@ -453,7 +489,8 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         root, here = opts.rootRank, opts.rootRank == self.rank()
         blocks = _lists(outputs, self.size(), "gather", data) if here else []
         target = Target(blocks, "gather") if here else None
-        kind, count, src = type_of(data, "gather"), data.numel(), address(data)
+        data = _apart(data, target)
+        kind, count, src = moved_type(data, "gather"), data.numel(), address(data)
         dst = address(target.buffer) if target else ffi.NULL
         return self._call(
             lambda r: lib.halay_igather(src, dst, count, kind, root, self._comm, r),
@@ -469,7 +506,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         root, here = opts.rootRank, opts.rootRank == self.rank()
         data = flat(_lists(inputs, self.size(), "scatter", output), "scatter") if here else None
         target = Target([output], "scatter")
-        kind, count = type_of(output, "scatter"), output.numel()
+        kind, count = moved_type(target.buffer, "scatter"), output.numel()
         src, dst = address(data), address(target.buffer)
         return self._call(
             lambda r: lib.halay_iscatter(src, dst, count, kind, root, self._comm, r),
@@ -523,7 +560,8 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self, data: torch.Tensor, sent: list[int], target: Target, received: list[int], opts: Any
     ) -> HalayWork:
         _same(data, target.buffer, "all_to_all")
-        kind, src, dst = type_of(data, "all_to_all"), address(data), address(target.buffer)
+        data = _apart(data, target)
+        kind, src, dst = moved_type(data, "all_to_all"), address(data), address(target.buffer)
         out, into, none, comm = sizes(sent), sizes(received), ffi.NULL, self._comm
         return self._call(
             lambda r: lib.halay_ialltoallv(src, out, none, dst, into, none, kind, comm, r),
@@ -541,7 +579,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
 
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> HalayWork:
         data = source(_one(tensors, "send")[0], "send")
-        kind, at, count = type_of(data, "send"), address(data), data.numel()
+        kind, at, count = moved_type(data, "send"), address(data), data.numel()
         comm, to = self._between(peer, tag)
         return self._call(
             lambda r: lib.halay_isend(at, count, kind, to, comm, r), tensors, data, comm=comm
@@ -550,7 +588,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
     def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> HalayWork:
         target = Target(_one(tensors, "recv"), "recv")
         data = target.buffer
-        kind, at, count = type_of(data, "recv"), address(data), data.numel()
+        kind, at, count = moved_type(data, "recv"), address(data), data.numel()
         comm, of = self._between(peer, tag)
         return self._call(
             lambda r: lib.halay_irecv(at, count, kind, of, comm, r),
@@ -609,8 +647,7 @@ for _name, _method in list(vars(HalayProcessGroup).items()):
 def _one(tensors: Tensors, call: str) -> Tensors:
     if len(tensors) != 1:
         raise ValueError(f"halay {call}: one tensor a rank, not {len(tensors)}")
-    check(tensors[0], call)
-    return tensors
+    return [check(tensors[0], call)]
 
 
 def _is(tensor: torch.Tensor | None) -> torch.Tensor:
@@ -622,9 +659,8 @@ def _lists(lists: Any, size: int, call: str, like: torch.Tensor | None = None) -
     """The one list in it, with a tensor for each rank: as large as `like`, if that is given."""
     if len(lists) != 1 or len(lists[0]) != size:
         raise ValueError(f"halay {call}: needs one list of {size} tensors, one for each rank")
-    found: Tensors = lists[0]
+    found = [check(tensor, call) for tensor in lists[0]]
     for tensor in found:
-        check(tensor, call)
         if like is not None and (tensor.numel(), tensor.dtype) != (like.numel(), like.dtype):
             raise ValueError(
                 f"halay {call}: tensors of one size and type are needed, not "
@@ -638,6 +674,8 @@ def _same(data: torch.Tensor, result: torch.Tensor, call: str) -> None:
         raise TypeError(f"halay {call}: the input is {data.dtype}, the output {result.dtype}")
 
 
-def _inside(data: torch.Tensor, whole: torch.Tensor, offset: int) -> bool:
-    """Whether data is the part of whole at that many elements."""
-    return bool(data.data_ptr() == whole.data_ptr() + offset * whole.element_size())
+def _apart(data: torch.Tensor, target: Target | None) -> torch.Tensor:
+    """The input, or a copy of it where the result would overwrite it."""
+    if target is None or not _tensors.overlap(data, target.buffer):
+        return data
+    return data.clone()

@@ -142,14 +142,6 @@ class Job:
         self.must(lib.halay_comm_dup(comm, made), comm)
         return made[0]
 
-    def subset(self, ranks: list[int]) -> Any:
-        """Collective over all ranks of the job. None on those that are not in the list."""
-        made = ffi.new("halay_comm_t **")
-        list_of = ffi.new("int[]", ranks)
-        code = lib.halay_comm_from_ranks(self.parent, list_of, len(ranks), made)
-        self.must(code, self.parent)
-        return made[0] if made[0] != ffi.NULL else None
-
     def group(self, comm: Any, ranks: list[int], what: str) -> Any:
         """Collective over these ranks of the communicator alone. The n-th of one name and list on
         one rank is that of the others."""
@@ -321,7 +313,11 @@ def job(place: Place | None = None) -> Job:
 
 def join(place: Place | None = None) -> Job:
     """The job, with one more user; leave() ends its use."""
-    found = job(place)
+    return share(job(place))
+
+
+def share(found: Job) -> Job:
+    """The job, with one more user."""
     with _lock:
         found.users += 1
     return found

@@ -32,13 +32,16 @@ _OPS_OF_BOOL: dict[Any, int] = {
     ReduceOp.MIN: lib.HALAY_LAND,
 }
 
+_PREMUL_SUM = getattr(ReduceOp, "PREMUL_SUM", None)  # since torch 2.0
+
 IN_PLACE = ffi.cast("void *", -1)
 
 
 def check(tensor: object, call: str) -> torch.Tensor:
-    """The tensor, if its memory can be read and written by Halay."""
+    """The tensor whose memory Halay reads and writes; or why there is none."""
     if not isinstance(tensor, torch.Tensor):
         raise _tensors.no_tensor(tensor, f"halay {call}")
+    tensor = _tensors.plain(tensor, f"halay {call}")
     if tensor.layout != torch.strided:
         raise ValueError(
             f"halay {call}: a tensor of layout {tensor.layout} is not supported; "
@@ -50,11 +53,32 @@ def check(tensor: object, call: str) -> torch.Tensor:
             f"device {tensor.device}; this back end moves memory of the CPU and of CUDA "
             "devices only: use tensor.cpu(), or name another back end for that device"
         )
+    _tensors.refuse_unreal(tensor, f"halay {call}")
     return tensor
+
+
+def writable(tensor: object, call: str) -> torch.Tensor:
+    """As check(), of a tensor that gets a result, on this rank or on another one."""
+    found = check(tensor, call)
+    if _tensors.shares_memory(found):
+        what = f"halay {call}: tensor of shape {tuple(found.shape)}, {found.dtype}"
+        raise _tensors.shared_error(found, what)
+    return found
 
 
 def type_of(tensor: torch.Tensor, call: str) -> int:
     found = TYPES.get(tensor.dtype)
+    if found is None:
+        raise TypeError(
+            f"halay {call}: {tensor.dtype} is not supported; convert it, for example with "
+            "tensor.float()"
+        )
+    return found
+
+
+def moved_type(tensor: torch.Tensor, call: str) -> int:
+    """As type_of(), where nothing is reduced."""
+    found = _tensors.MOVED.get(tensor.dtype)
     if found is None:
         raise TypeError(
             f"halay {call}: {tensor.dtype} is not supported; convert it, for example with "
@@ -65,16 +89,40 @@ def type_of(tensor: torch.Tensor, call: str) -> int:
 
 def op_of(op: ReduceOp, tensor: torch.Tensor, call: str) -> int:
     kind: Any = getattr(op, "op", op)
-    found = _OPS_OF_BOOL.get(kind) if tensor.dtype == torch.bool else None
+    type_, found = type_of(tensor, call), None
+    if kind == _PREMUL_SUM:
+        found = lib.HALAY_SUM if tensor.is_floating_point() or tensor.is_complex() else None
+    elif tensor.dtype == torch.bool:
+        found = _OPS_OF_BOOL.get(kind)
     if found is None:
         found = _OPS.get(kind)
-    if found is None:
-        raise ValueError(
-            f"halay {call}: {kind} is not supported; scale the tensor, then use ReduceOp.SUM"
-        )
-    if not lib.halay_op_takes(found, type_of(tensor, call)):
+    if found is None or not lib.halay_op_takes(found, type_):
         raise ValueError(f"halay {call}: {kind} of {tensor.dtype} is not defined")
     return found
+
+
+def factor_of(op: ReduceOp) -> Any:
+    """By what each rank multiplies before the sum; None where it does not."""
+    if getattr(op, "op", op) != _PREMUL_SUM:
+        return None
+    state: Any = op
+    return state.__getstate__()[1]
+
+
+def scale(tensor: torch.Tensor, op: ReduceOp) -> None:
+    """What an operation does to each rank's own values before they are reduced."""
+    factor = factor_of(op)
+    if factor is not None:
+        with torch.no_grad():
+            tensor.mul_(factor)
+
+
+def scaled(tensor: torch.Tensor, op: ReduceOp) -> torch.Tensor:
+    """As scale(), of a copy where something changes."""
+    if factor_of(op) is not None:
+        tensor = tensor.clone()
+        scale(tensor, op)
+    return tensor
 
 
 def address(tensor: torch.Tensor | None) -> Any:
@@ -83,7 +131,7 @@ def address(tensor: torch.Tensor | None) -> Any:
 
 
 def source(tensor: torch.Tensor, call: str) -> torch.Tensor:
-    """The values of a tensor, one after the other: itself, or a copy."""
+    """The values of a tensor, one after the other: its own memory, or a copy."""
     tensor = check(tensor, call).detach()
     return tensor.resolve_conj().resolve_neg().contiguous()
 
@@ -102,31 +150,51 @@ def same_type(tensors: Sequence[torch.Tensor], call: str) -> None:
         )
 
 
-class Target:
-    """Where a result goes: the tensor's own memory, or a buffer that is copied to it at the end."""
+def put(values: torch.Tensor, place: torch.Tensor) -> None:
+    """Copies values to a place, in which they may be already, or in part. No autograd."""
+    if values.data_ptr() == place.data_ptr():
+        return
+    if values.is_contiguous() and place.is_contiguous() and _tensors.overlap(values, place):
+        values = values.clone()
+    # Only in inference mode may a tensor be written that was made in it.
+    with torch.inference_mode(place.is_inference()), torch.no_grad():
+        place.copy_(values.view(place.shape))
 
-    def __init__(self, tensors: Sequence[torch.Tensor], call: str, read: bool = False) -> None:
-        self.tensors = tensors
-        one = tensors[0]
-        same_type(tensors, call)
-        self.direct = len(tensors) == 1 and one.is_contiguous() and not one.is_conj()
-        if self.direct and not one.is_neg():
+
+class Target:
+    """Where a result goes: the tensor's own memory, or a buffer that is copied to it at the end.
+
+    read: the values that are there are input. apart: input that must not be overwritten.
+    """
+
+    def __init__(
+        self,
+        tensors: Sequence[torch.Tensor],
+        call: str,
+        read: bool = False,
+        apart: torch.Tensor | None = None,
+    ) -> None:
+        self.tensors = [writable(tensor, call) for tensor in tensors]
+        one = self.tensors[0]
+        same_type(self.tensors, call)
+        self.direct = len(tensors) == 1 and one.is_contiguous()
+        self.direct = self.direct and not (one.is_conj() or one.is_neg())
+        if self.direct and apart is not None:
+            self.direct = not _tensors.overlap(one, apart)
+        if self.direct:
             self.buffer = one.detach()
         elif read:
-            self.direct, self.buffer = False, flat(tensors, call)
+            self.buffer = flat(self.tensors, call)
         else:
-            self.direct = False
-            self.buffer = one.new_empty(sum(t.numel() for t in tensors))
+            self.buffer = one.new_empty(sum(t.numel() for t in self.tensors))
 
     def finish(self) -> None:
         if self.direct:
             return
         at = 0
-        with torch.no_grad():
-            for tensor in self.tensors:
-                part = self.buffer.narrow(0, at, tensor.numel())
-                tensor.detach().copy_(part.view(tensor.shape))
-                at += tensor.numel()
+        for tensor in self.tensors:
+            put(self.buffer.narrow(0, at, tensor.numel()), tensor.detach())
+            at += tensor.numel()
 
 
 def cuda_tensors(*what: object) -> list[torch.Tensor]:

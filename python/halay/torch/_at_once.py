@@ -62,6 +62,14 @@ def _say(
     return found
 
 
+def _address(tensor: torch.Tensor) -> int:
+    """Where its bytes are; 0: there are none, and the long way says why."""
+    try:
+        return tensor.data_ptr()
+    except RuntimeError:
+        return 0
+
+
 def allreduce_at_once(
     tensor: torch.Tensor,
     in_place: bool,
@@ -79,10 +87,14 @@ def allreduce_at_once(
         or type(tensor) not in _PLAIN
         or not tensor.is_cpu
         or tensor.layout is not torch.strided
+        or tensor.is_nested
         or not tensor.is_contiguous()
         or tensor.is_neg()
         or (not in_place and tensor.requires_grad and torch.is_grad_enabled())
     ):
+        return None
+    at = _address(tensor)
+    if not at:
         return None
     members = session.members[0] if among is global_process_set else members_of(among)
     key = (name, op, prescale, postscale, tensor.dtype, tensor.shape)
@@ -92,8 +104,8 @@ def allreduce_at_once(
     if said is None or said.full in members.names:
         return None
     out = tensor if in_place else torch.empty_like(tensor, requires_grad=False)
-    target = ffi.cast(_VOID, out.data_ptr())
-    source = target if in_place else ffi.cast(_VOID, tensor.data_ptr())
+    source = ffi.cast(_VOID, at)
+    target = source if in_place else ffi.cast(_VOID, out.data_ptr())
     try:
         text = _texts.pop()
     except IndexError:

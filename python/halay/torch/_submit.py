@@ -17,7 +17,7 @@ from .._process_sets import ProcessSet, members_of, root_among
 from .._reductions import BOOL_OPS, C_OPS, OP_NAMES, Adasum, Average, Sum
 from .._session import Members
 from . import _adasum
-from ._tensors import address, behind, dense, describe, refuse_overlap, touched, type_of
+from ._tensors import address, behind, dense, describe, refuse_overlap, touched, type_of, waited
 
 _ADASUM = -1  # no operation of the library
 
@@ -151,6 +151,8 @@ def submit_allreduce(
 ) -> int:
     """The result goes to target, which may be the tensor, or to a new tensor."""
     checked = how.checked(tensor, kind, name)
+    own, tensor = target is tensor, waited(tensor)
+    target = tensor if own else target
     sent = dense(tensor)
     if target is not None:
         refuse_overlap(target, kind, name)
@@ -208,7 +210,7 @@ def submit_reducescatter(
 ) -> int:
     """The result is a new tensor: this rank's rows, so many, of the reduction."""
     checked = how.checked(tensor, kind, name)
-    sent = dense(tensor)
+    sent = dense(waited(tensor))
     out = sent.new_empty((nrows, *sent.shape[1:]))
     call = lib.halay_trainer_reduce_scatter
     return _submit_reduction(call, kind, name, sent, out, checked, lambda: out)
@@ -248,7 +250,7 @@ def _submit_gather(
     """Of an operation whose result is the trainer's. call: with the input, shape and type left."""
     check_gather(tensor, kind, name)
     type_ = type_of(tensor, kind, name)
-    sent = dense(tensor)
+    sent = dense(waited(tensor))
     row_shape = tuple(sent.shape[1:])
     shape = c_shape(sent.shape)
 
@@ -295,6 +297,8 @@ def submit_broadcast(
     members = members_of(among)
     type_ = type_of(tensor, "broadcast", name)
     root = root_among(members, root_rank, describe(tensor, "broadcast", name))
+    own, tensor = target is tensor, waited(tensor)
+    target = tensor if own else target
     if target is None:
         buffer = dense(tensor.detach()).clone()
     else:

@@ -6,9 +6,29 @@ from __future__ import annotations
 import torch
 
 from .. import _session
-from .._tensors import DEVICES, TYPES, address, behind, no_tensor
+from .._tensors import (
+    DEVICES,
+    TYPES,
+    address,
+    behind,
+    no_tensor,
+    plain,
+    refuse_unreal,
+    shared_error,
+    shares_memory,
+    waited,
+)
 
-__all__ = ["address", "behind", "dense", "describe", "refuse_overlap", "touched", "type_of"]
+__all__ = [
+    "address",
+    "behind",
+    "dense",
+    "describe",
+    "refuse_overlap",
+    "touched",
+    "type_of",
+    "waited",
+]
 
 
 def describe(tensor: torch.Tensor, kind: str, name: object) -> str:
@@ -23,6 +43,7 @@ def type_of(tensor: object, kind: str, name: object) -> int:
     """The halay_type_t of a tensor that can be sent; else an error that says why."""
     if not isinstance(tensor, torch.Tensor):
         raise no_tensor(tensor, kind)
+    tensor = plain(tensor, f"{kind} {name!r}" if name is not None else kind)
     if tensor.layout != torch.strided:
         raise ValueError(
             f"{describe(tensor, kind, name)}: layout {tensor.layout} is not supported; "
@@ -35,6 +56,7 @@ def type_of(tensor: object, kind: str, name: object) -> int:
         )
     if tensor.is_cuda:
         _check_gpu(tensor, kind, name)
+    refuse_unreal(tensor, kind)
     found = TYPES.get(tensor.dtype)
     if found is None:
         raise TypeError(
@@ -69,12 +91,8 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
 
 def refuse_overlap(tensor: torch.Tensor, kind: str, name: object) -> None:
     """Of a tensor that is to be written: each element needs memory of its own."""
-    extents = zip(tensor.shape, tensor.stride())
-    if any(step == 0 and extent > 1 for extent, step in extents):
-        raise ValueError(
-            f"{describe(tensor, kind, name)}: elements of it share memory (strides "
-            f"{tuple(tensor.stride())}), so it cannot be written in place; use tensor.clone()"
-        )
+    if shares_memory(tensor):
+        raise shared_error(tensor, describe(tensor, kind, name))
 
 
 _bump = getattr(torch.autograd.graph, "increment_version", None)  # since torch 2.1
