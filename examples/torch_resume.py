@@ -6,7 +6,8 @@
 Rank 0 writes a checkpoint after each epoch, in place of the last one, and logs to TensorBoard, and
 to MLflow and Weights & Biases where MLFLOW_TRACKING_URI and WANDB_PROJECT are set, if they are
 installed. SIGUSR1, as of `sbatch --signal=USR1@120`, ends it after the epoch, with status 75:
-slurm/resume.sbatch puts such a job back into the queue.
+slurm/resume.sbatch puts such a job back into the queue. So does SIGTERM, of who takes the machine
+away: halayrun gives ranks 30 s then (--grace), and an epoch has to fit into that.
 """
 
 import argparse
@@ -67,7 +68,8 @@ def main() -> int:
         nonlocal told
         told = True
 
-    signal.signal(signal.SIGUSR1, leave)
+    for number in (signal.SIGUSR1, signal.SIGTERM):
+        signal.signal(number, leave)
     hvd.init()
     torch.manual_seed(0)
     digits = load_digits()

@@ -136,6 +136,27 @@ kill -KILL "$(process 1)"
 ended 137 head "rank 1 (pid [0-9]* on .*) is lost with its agent$"
 TRIES=2000 until_true sleeping 0 # the kernel ends the one of the agent, when it comes to it
 
+# A signal to the head: ranks here and there have time to save; then all is over.
+cat >saves <<'END'
+stop=
+trap stop=1 TERM
+touch up.$$
+until [ $stop ]; do sleep 0.05; done
+sleep 1.5
+echo saved
+exit 143
+END
+for least in "" "--min-np 1"; do
+    rm -f up.*
+    job --agents 1 $least -np 1 bash saves
+    agent 1 -np 2 bash saves
+    TRIES=2000 until_true eval '[ "$(ls up.* | wc -l)" = 3 ]'
+    kill -TERM "$(process head)"
+    ended 143 head "signal 15 (SIGTERM): ending the job; the ranks have got it, and have 30 s"
+    ended 143 1
+    [ "$(cat head.out 1.out | grep -c saved)" = 3 ] || failed "ranks had no time to save $least"
+done
+
 # Ranks that change: one is killed, one is stopped, an agent is killed, another takes its places.
 E=("$JOB_ELASTIC" "$endless")
 job --agents 2 --min-np 2 --max-np 5 "${cool[@]}" -np 1 "${E[@]}"

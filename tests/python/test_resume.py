@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from conftest import HALAYRUN, environment
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/torch_resume.py"
@@ -26,22 +27,26 @@ def start(folder, *more):
     )
 
 
-def test_an_interrupted_training_ends_with_the_same_parameters(tmp_path):
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    whole.mkdir()
-    parts.mkdir()
-    job = start(whole)
-    expected = job.communicate(timeout=120)[0]
-    assert job.returncode == 0, expected
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    job = start(tmp_path_factory.mktemp("whole"))
+    printed = job.communicate(timeout=120)[0]
+    assert job.returncode == 0, printed
+    return printed
 
+
+# How halayrun is told, and how it ends: by its ranks' status, or as by the signal.
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGUSR1, 75), (signal.SIGTERM, 143)])
+def test_an_interrupted_training_ends_with_the_same_parameters(expected, tmp_path, number, status):
+    parts = tmp_path
     job = start(parts, "--logs", str(parts / "logs"))
     end = time.monotonic() + 60
     while not (parts / "saved.pt").exists():
         assert time.monotonic() < end and job.poll() is None, job.communicate()[0]
         time.sleep(0.01)
-    job.send_signal(signal.SIGUSR1)
+    job.send_signal(number)
     first = job.communicate(timeout=60)[0]
-    assert job.returncode == 75, first
+    assert job.returncode == status, first
     assert "parameters" not in first
     job = start(parts)
     second = job.communicate(timeout=120)[0]

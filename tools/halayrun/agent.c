@@ -15,8 +15,6 @@
 #include "ends.h"
 #include "note.h"
 
-enum { LEAVE_MS = 30000 }; /* for a commit, and less than a scheduler waits for */
-
 void hly_agent_begin(struct hly_job *job)
 {
     halay_launch_event_t e;
@@ -93,9 +91,9 @@ int hly_agent_leaves(struct hly_job *job, int number)
         job->leaves_ms || job->nended == job->nstarted)
         return 0;
     hly_note("signal %d (%s): the processes here are told to leave the job at their next commit; "
-             "a second signal ends them, and so do %d s",
-             number, hly_signal_name(number), LEAVE_MS / 1000);
-    job->leaves_ms = hly_now_ms() + LEAVE_MS;
+             "a second signal ends them, and so do %d s (--grace)",
+             number, hly_signal_name(number), job->options->grace_s);
+    job->leaves_ms = hly_now_ms() + (int64_t)job->options->grace_s * 1000;
     job->exit_status = HLY_EXIT_SIGNAL + number;
     hly_servers_command(&job->servers, HALAY_LAUNCH_AGENT_LEAVES, 0, 0);
     return 1;

@@ -118,6 +118,9 @@ void hly_job_ended(struct hly_job *job, int rank, int status, int state, const c
     r->status = status;
     r->state = state;
     job->nended++;
+    if (job->signal == SIGTERM && !job->wrapped && WIFSIGNALED(status) &&
+        WTERMSIG(status) == SIGTERM)
+        job->wrapped = 1;
     if (r->dropped && !r->far)
         return; /* they know */
     if (job->drops && hly_elastic_failed(job, rank))

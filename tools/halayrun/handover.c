@@ -530,6 +530,8 @@ static void add_local(struct handover *h)
         add(c, "--output-filename"), add(c, "%s", h->options->output);
     if (h->options->timeout_s)
         add(c, "--timeout"), add(c, "%d", h->options->timeout_s);
+    if (h->options->has_grace)
+        add(c, "--grace"), add(c, "%d", h->options->grace_s);
 }
 
 static int make_command(struct handover *h)
@@ -604,6 +606,10 @@ int hly_hand_over(const struct hly_place *place, const struct hly_options *optio
                  hly_launcher_name(place->launcher));
         return HLY_EXIT_USAGE;
     }
+    if (options->has_grace && place->launcher != HLY_LOCAL)
+        hly_note("--grace is for ranks that halayrun starts itself: here %s ends them, in its own "
+                 "time",
+                 hly_launcher_name(place->launcher));
     if (options->output && place->launcher != HLY_LOCAL && strpbrk(options->output, "%,:")) {
         hly_note("--output-filename '%s': %%, comma and colon mean something to %s: take another "
                  "name",

@@ -5,8 +5,9 @@
  * One loop: signals (as a descriptor), the servers' news, output, and four times at which
  * something is due. Once the job is ending nothing but a new signal changes its course:
  *   a rank failed     the others have GRACE_MS to tell what they saw, then SIGTERM
- *   a signal          it is passed on at once
  *   GRACE_MS later    SIGKILL
+ *   a signal          it is passed on at once
+ *   --grace later     SIGKILL
  */
 #define _GNU_SOURCE
 #include "job.h"
@@ -90,16 +91,30 @@ void hly_job_end(struct hly_job *job, int exit_status, int grace_ms)
     job->silent_ms = job->kill_ms + SILENT_MS;
 }
 
-/* A terminal has sent its signal to the rank in halayrun's own group already. One that comes at
- * once again is the same: what has started halayrun had it from the terminal, too, and passes it
- * on. */
+/* It acts on nothing before it goes on. */
+static void pass_to_stopped(struct hly_job *job)
+{
+    for (int rank = 0; rank < job->options->slots; rank++) {
+        const struct hly_rank *r = &job->ranks[rank];
+        if (r->pid > 0 && !r->ended && hly_flight_process((int)r->pid) == 'T')
+            hly_job_signal(job, rank, SIGCONT);
+    }
+}
+
+/* A terminal has sent its signal to the rank in halayrun's own group already. SIGTERM, which
+ * schedulers send, goes to ranks alone: what they have started serves them to the end, and gets it
+ * then (ends.c). One that comes at once again is the same: what has started halayrun had it from
+ * the terminal, too, and passes it on. */
 static void interrupt(struct hly_job *job, int number, int from_terminal)
 {
-    const int again = job->ending;
+    const int again = job->ending, soon = number == SIGPIPE || number == SIGQUIT || job->leaves_ms;
+    const int grace_s = soon ? 1 : job->options->grace_s;
     const int64_t now = hly_now_ms();
-    if (hly_agent_leaves(job, number) || (job->signal_ms && now - job->signal_ms < SAME_MS))
+    if (job->signal_ms && now - job->signal_ms < SAME_MS)
         return;
     job->signal_ms = now;
+    if (hly_agent_leaves(job, number))
+        return;
     hly_job_end(job, HLY_EXIT_SIGNAL + number, 0);
     job->interrupted = 1;
     job->term_ms = 0;
@@ -107,12 +122,19 @@ static void interrupt(struct hly_job *job, int number, int from_terminal)
         job->kill_ms = now;
         return;
     }
+    job->signal = number;
+    job->kill_ms = now + (int64_t)grace_s * 1000;
+    job->silent_ms = job->kill_ms + SILENT_MS;
     if (number != SIGPIPE)
-        hly_note("signal %d (%s): ending the job", number, hly_signal_name(number));
-    hly_agents_end(job, job->exit_status);
+        hly_note("signal %d (%s): ending the job; the ranks have got it, and have %d s to end%s, "
+                 "or till a second signal",
+                 number, hly_signal_name(number), grace_s, soon ? "" : " (--grace)");
     for (int rank = 0; rank < job->options->slots; rank++)
-        if (!job->ranks[rank].far && (!from_terminal || hly_rank_has_group(job->spawner, rank)))
+        if (number == SIGTERM || job->ranks[rank].far)
+            hly_job_tell(job, rank, number);
+        else if (!from_terminal || hly_rank_has_group(job->spawner, rank))
             hly_job_signal(job, rank, number);
+    pass_to_stopped(job);
 }
 
 /* 1 if a child has ended. */
@@ -305,6 +327,16 @@ static void end_stopped(struct hly_job *job)
         }
 }
 
+/* Their time is over. */
+static void tell_late(const struct hly_job *job)
+{
+    const int left = job->nstarted - job->nended;
+    const int64_t passed_ms = hly_now_ms() - job->signal_ms;
+    if (job->signal && left && passed_ms >= SAME_MS)
+        hly_note("%d %s%s not ended within %d s of the signal: SIGKILL", left, hly_job_called(job),
+                 left == 1 ? " has" : "s have", (int)(passed_ms / 1000));
+}
+
 /* Does what is due; returns in how many milliseconds the next thing is. */
 static int due(struct hly_job *job)
 {
@@ -319,6 +351,7 @@ static int due(struct hly_job *job)
     }
     if (job->kill_ms && now >= job->kill_ms) {
         job->kill_ms = 0;
+        tell_late(job);
         signal_all(job, SIGKILL);
     }
     if (job->leaves_ms && now >= job->leaves_ms)
@@ -355,13 +388,26 @@ static void copy_output(struct hly_job *job)
     }
 }
 
-static int goes_on(const struct hly_job *job)
+/* A shell that SIGTERM has ended leaves the program that it had started to halayrun: what it has
+ * of the grace is that program's. */
+static int program_goes_on(struct hly_job *job)
+{
+    if (!job->wrapped || !job->kill_ms)
+        return 0;
+    if (job->wrapped == 1)
+        hly_orphans_adopt(job, SIGTERM);
+    job->wrapped = 2;
+    return hly_orphans_go_on(job);
+}
+
+static int goes_on(struct hly_job *job)
 {
     if (job->options->agent)
         return hly_agent_goes_on(job);
     if (hly_agents_awaited(job))
         return 1;
-    return job->nended < job->nstarted || (job->options->least && !job->ending && !job->finishing);
+    return job->nended < job->nstarted ||
+           (job->options->least && !job->ending && !job->finishing) || program_goes_on(job);
 }
 
 /* What the servers know. In how many milliseconds they want to be asked again; -1: not by then. */
@@ -466,12 +512,13 @@ static void end_orphans(struct hly_job *job)
     }
     hly_guard_dismiss(job->guard);
     int64_t start = hly_now_ms(), waited = 0;
+    const int64_t patience = job->ending ? -1 : GRACE_MS;
     pid_t pid;
     while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0 && waited < GIVE_UP_MS) {
         if (pid > 0)
             continue;
         waited = hly_now_ms() - start;
-        if (job->ending || waited > GRACE_MS)
+        if (waited > patience)
             hly_orphans_visit(job, SIGKILL);
         else if (waited > QUIET_MS)
             hly_orphans_visit(job, SIGTERM);

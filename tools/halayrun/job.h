@@ -12,11 +12,12 @@
 #include "slots.h"
 #include "spawn.h"
 
-/* What all failures have in common. */
+/* What all failures have in common; a signal to halayrun leaves options->grace_s instead. */
 enum { GRACE_MS = 1000 };
 
 struct hly_rank {
-    pid_t pid;   /* 0: not started, or elsewhere */
+    pid_t pid;     /* 0: not started, or elsewhere */
+    pid_t program; /* what a shell that SIGTERM has ended had started; 0: nothing */
     int ended;   /* a zombie by now: it is reaped when all have ended, or another is started in its
                     slot, so that its number, and with it its group's, stays taken */
     int fresh;   /* what its end means is still to be judged */
@@ -74,6 +75,9 @@ struct hly_job {
     int ending;        /* the job is being ended before its ranks end by themselves */
     int stopped_looks; /* seconds for which all ranks that are left have been stopped */
     int interrupted;   /* ... because of a signal to halayrun */
+    int signal;        /* the first of these; 0: none */
+    int wrapped; /* 1: it was SIGTERM, and has ended a rank, whose children may be the program;
+                    2: they know */
     int64_t signal_ms; /* the last of these; 0: none */
     int exit_status;
     int64_t term_ms, kill_ms, silent_ms, timeout_ms, orphans_ms, stopped_ms; /* when to do what; 0:

@@ -19,6 +19,8 @@
 #include "elastic_options.h"
 #include "note.h"
 
+enum { GRACE_S = 30 };
+
 static const char help[] =
     "Usage: halayrun -np N [options] program [arguments...]\n"
     "Starts N ranks of a program and waits for them: on this machine, or on several by handing "
@@ -45,6 +47,7 @@ static const char help[] =
     "halay_comm_shrink)\n" HLY_ELASTIC_HELP HLY_AGENT_HELP
     "  --record FOLDER      write the ranks' flight records there if the job fails\n"
     "  --timeout S          end the job after S seconds\n"
+    "  --grace S            how long ranks have from a signal to halayrun to SIGKILL (30)\n"
     "  -v, --verbose        say what is started and how it ended\n"
     "  --notes-fd N         what halayrun says itself goes to this descriptor, too; the job ends\n"
     "                       with the process that has started it\n"
@@ -53,11 +56,11 @@ static const char help[] =
     "Rank 0 reads halayrun's standard input, the others read nothing.\n"
     "The first rank that fails ends the job: the others have 1 s to say what they saw, get "
     "SIGTERM,\n"
-    "and 1 s later SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on and end the job "
-    "within\n"
-    "2 s (a second one, 0.2 s later, at once); SIGUSR1 and SIGUSR2 are passed on. Processes that "
-    "ranks have "
-    "started\n"
+    "and 1 s later SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on, and ranks have "
+    "--grace\n"
+    "seconds to end; a second one, 0.2 s later or more, ends the job at once. SIGUSR1 and SIGUSR2 "
+    "are\n"
+    "passed on. Processes that ranks have started\n"
     "end with the job, also if halayrun is killed, unless they left their rank's process group\n"
     "(setsid). A job that was handed over ends as its launcher ends jobs.\n"
     "\n"
@@ -144,6 +147,15 @@ static int set_bind(struct hly_options *options, const char *how, const char *na
     if (options->bind || !strcmp(how, "none"))
         return -1;
     hly_note("%s must be auto or none, not '%s'", name, how);
+    return HLY_EXIT_USAGE;
+}
+
+static int set_seconds(int *to, const char *option, int least, const char *text)
+{
+    if (hly_options_number(text, least, 1000000, to))
+        return -1;
+    hly_note("%s must be a whole number of seconds from %d to 1000000, not '%s'", option, least,
+             text);
     return HLY_EXIT_USAGE;
 }
 
@@ -273,10 +285,9 @@ static int take(struct hly_options *options, int option, char **argv)
     case 'x':
         return add_env(options, optarg);
     case 't':
-        if (!hly_options_number(optarg, 1, 1000000, &options->timeout_s))
-            return bad("--timeout must be a whole number of seconds from 1 to 1000000, not '%s'",
-                       optarg);
-        return -1;
+        return set_seconds(&options->timeout_s, "--timeout", 1, optarg);
+    case 'g':
+        return set_seconds(&options->grace_s, "--grace", 0, optarg);
     case 'H':
         return set_text(&options->hosts, "-H", optarg);
     case 'f':
@@ -355,6 +366,7 @@ int hly_options_parse(int argc, char **argv, struct hly_options *options)
                                           {"whole-lines", 0, 0, 'w'},
                                           {"output-filename", 1, 0, 'O'},
                                           {"timeout", 1, 0, 't'},
+                                          {"grace", 1, 0, 'g'},
                                           {"env", 1, 0, 'x'},
                                           {"verbose", 0, 0, 'v'},
                                           {"help", 0, 0, 'h'},
@@ -376,6 +388,7 @@ int hly_options_parse(int argc, char **argv, struct hly_options *options)
     int option;
     const char *bind = getenv("HALAY_BIND"), *folder = getenv("HALAY_RECORD");
     memset(options, 0, sizeof *options);
+    options->grace_s = -1;
     hly_elastic_default(options);
     hly_agent_default(options);
     int wrong = set_bind(options, bind && *bind ? bind : "auto", "HALAY_BIND");
@@ -394,6 +407,9 @@ int hly_options_parse(int argc, char **argv, struct hly_options *options)
         return status;
     if (options->hosts && options->host_file)
         return bad("%s", "-H and --hostfile both say where: give one of them");
+    options->has_grace = options->grace_s >= 0;
+    if (!options->has_grace)
+        options->grace_s = GRACE_S;
     options->command = argv + optind;
     status = hly_agent_check(options);
     if (status >= 0)

@@ -26,6 +26,8 @@ struct hly_options {
     int horovod;    /* programs that import horovod get Halay's */
     int keep_going; /* a rank that fails does not end the job */
     int timeout_s;  /* 0: none */
+    int grace_s;    /* for ranks, from a signal to halayrun to SIGKILL */
+    int has_grace;  /* it was given */
     int slots;      /* as many processes may there be at once */
     int nlocal;     /* of these on this machine: the first ones */
     int least;      /* a job whose ranks change goes on with so many; 0: they are always the same */

@@ -43,7 +43,17 @@ static pid_t parent_of(const char *pid)
     return after && sscanf(after, ") %c %d", &state, &parent) == 2 ? parent : 0;
 }
 
-void hly_orphans_visit(struct hly_job *job, int number)
+/* The rank in whose group it is; NULL: it is in none. */
+static struct hly_rank *leader_of(const struct hly_job *job, pid_t pid)
+{
+    const pid_t group = getpgid(pid);
+    for (int rank = 0; rank < job->options->slots; rank++)
+        if (group > 0 && job->ranks[rank].pid == group)
+            return &job->ranks[rank];
+    return NULL;
+}
+
+static void visit(struct hly_job *job, int number, int adopts)
 {
     struct dirent *entry;
     DIR *dir = opendir("/proc");
@@ -54,8 +64,31 @@ void hly_orphans_visit(struct hly_job *job, int number)
             parent_of(entry->d_name) != job->spawner->self)
             continue;
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (!is_rank(job, pid) && waitpid(pid, NULL, WNOHANG) == 0 && number)
+        if (is_rank(job, pid) || waitpid(pid, NULL, WNOHANG) || !number)
+            continue;
+        struct hly_rank *leader = adopts ? leader_of(job, pid) : NULL;
+        if (leader)
+            leader->program = pid;
+        if (leader || !adopts)
             kill(pid, number);
     }
     closedir(dir);
+}
+
+void hly_orphans_visit(struct hly_job *job, int number)
+{
+    visit(job, number, 0);
+}
+
+void hly_orphans_adopt(struct hly_job *job, int number)
+{
+    visit(job, number, 1);
+}
+
+int hly_orphans_go_on(const struct hly_job *job)
+{
+    for (int rank = 0; rank < job->options->slots; rank++)
+        if (job->ranks[rank].program > 0 && !waitpid(job->ranks[rank].program, NULL, WNOHANG))
+            return 1;
+    return 0;
 }

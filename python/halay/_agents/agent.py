@@ -137,6 +137,8 @@ class Agent:
         """Ends the agent and its processes, if it has not ended."""
         if not self._halayrun.wait(0):
             self._halayrun.signal(signal.SIGINT)  # unlike SIGTERM, not to leave
+        if not self._halayrun.wait(1):
+            self._halayrun.signal(signal.SIGINT)  # the second one ends what has not ended yet
         if not self._halayrun.wait(END_S):
             self._halayrun.signal(signal.SIGKILL)
             self._halayrun.wait(END_S)

@@ -19,6 +19,7 @@ from ..horovod.launch import find_halayrun
 from .tether import Tethered
 
 START_S = 30  # in which halayrun says where agents come to
+GRACE_S = 5  # for processes that heed no signal
 END_S = 20  # in which it has ended its agents
 KEPT_LINES = 50
 TOLD_LINES = 4
@@ -76,6 +77,7 @@ class Head:
         words = ["--agents", str(least if agents is None else agents), "--min-np", str(least)]
         words += [] if most is None else ["--max-np", str(most)]
         words += [] if reset_limit is None else ["--reset-limit", str(reset_limit)]
+        words += ["--grace", str(GRACE_S)]
         words += ["--elastic-timeout", str(max(round(elastic_timeout_s), 1))]
         if cooldown_s is not None:
             words += ["--blacklist-cooldown-range", *(f"{seconds:g}" for seconds in cooldown_s)]

@@ -49,7 +49,7 @@ _NAME, _NOTES, _NOTES_BYTES = "halayrun: ", 4, 16384
 _PLACES, _FIRST = "where the ranks were:", "the first error was that of"
 _SEEN_S = 60  # what another host has written is seen here by then, on the file systems of centres
 _CHUNK = 65536
-_END_S = 10  # halayrun ends its ranks in less
+_END_S = 5  # for ranks, which halayrun has told; then it is to kill them, and then it is killed
 
 
 def dumps(value: object) -> bytes:
@@ -262,12 +262,13 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
     try:
         return process.wait()
     except BaseException:
-        process.terminate()
-        try:
-            process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        for end in (process.terminate, process.terminate, process.kill):  # two signals: at once
+            end()
+            try:
+                process.wait(_END_S)
+                break
+            except subprocess.TimeoutExpired:
+                pass
         raise
 
 
