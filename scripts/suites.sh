@@ -11,7 +11,7 @@ build() {
 
 # ctests FOLDER LABEL...  Those of unit, plan, ranks and gpu say how many places of two a processor they take.
 ctests() {
-    local folder=$1 labels fixed places
+    local folder=$1 labels fixed places out=() less=()
     shift
     places=$(nproc)
     case $1 in unit | ranks | gpu | job) places=$((2 * places)) ;; esac # jobs wait for patiences, mostly
@@ -19,8 +19,11 @@ ctests() {
     # Without a fixed layout of memory gcc 12's thread sanitizer does not start on some kernels.
     fixed=(setarch "$(uname -m)" -R)
     "${fixed[@]}" true 2>/dev/null || fixed=()
-    single=("${fixed[@]}" ${PYTHON:+env "PYTHON=$PYTHON"} ctest --test-dir "$folder" --no-tests=error --output-on-failure -R "{}")
-    runner=("${fixed[@]}" ctest --test-dir "$folder" -j "$places" -L "^($labels)\$" --no-tests=error
+    mapfile -t out < <(ctest --test-dir "$folder" -N -L "^($labels)\$" -L '^sampled$' | sed -n 's/.*Test *#[0-9]*: //p')
+    mapfile -t out < <(SAMPLE=${SAMPLE:+$SAMPLE ${folder##*/}} "$root/scripts/sample.py" --rest "${out[@]}" | grep .)
+    [ ${#out[@]} = 0 ] || less=(-E "^($(IFS='|' && echo "${out[*]}"))\$")
+    single=("${fixed[@]}" env "SAMPLE=${SAMPLE:-}" ${PYTHON:+"PYTHON=$PYTHON"} ctest --test-dir "$folder" --no-tests=error --output-on-failure -R "{}")
+    runner=("${fixed[@]}" ctest --test-dir "$folder" -j "$places" -L "^($labels)\$" "${less[@]}" --no-tests=error
         --output-on-failure --test-output-truncation middle --output-junit "$results/${folder##*/}-$1.xml")
     suite "${folder##*/}: $labels" "$results/${folder##*/}-$1.xml"
 }
@@ -28,7 +31,7 @@ ctests() {
 pytests() { # NAME ARGUMENT...
     local pytest=("$python" -m pytest -q -p no:cacheprovider -m "$($all || echo "not long")" -o junit_logging=all -o junit_log_passing_tests=false)
     need_build || return
-    single=(timeout -k 20 600 "${pytest[@]}" "{}")
+    single=(env "SAMPLE=" timeout -k 20 600 "${pytest[@]}" "{}")
     runner=(timeout -k 20 1800 "${pytest[@]}" --junitxml "$results/$1.xml" "${@:2}")
     suite "$1" "$results/$1.xml"
 }
@@ -48,7 +51,7 @@ all_labelled() {
     shift
     labels=$(IFS='|' && echo "$*")
     ctest --test-dir "$folder" -N -LE "^($labels)\$" | grep 'Test *#' && echo "belong to no part" && return 1
-    ctest --test-dir "$folder" -N -L '^gpu$' -L '^[^g]' | grep 'Test *#' && echo "belong to two parts" && return 1
+    ctest --test-dir "$folder" -N -L '^gpu$' -L "^(${labels/|gpu/})\$" | grep 'Test *#' && echo "belong to two parts" && return 1
     return 0
 }
 
