@@ -9,9 +9,23 @@ build() {
     cmake --preset "$1" -DHALAY_TESTS=ON >/dev/null && ninja --quiet -C "$2" "${@:3}"
 }
 
+names() { ctest --test-dir "$1" -N -L "$2" "${@:3}" | sed -n 's/.*Test *#[0-9]*: //p'; }
+# left_out FOLDER LABELS: half of the tests with the label sampled; of what both sanitizers have, the
+# half that the other one takes.
+left_out() {
+    local both flag=()
+    [ "${SAMPLE:-}" ] || return 0
+    mapfile -t both < <(names "$1" "$2" -L '^sampled$')
+    SAMPLE="$SAMPLE ${1##*/}" "$root/scripts/sample.py" --rest "${both[@]}"
+    [[ $1 == build-?san ]] || return 0
+    mapfile -t both < <(comm -12 <(names build-asan "$2" -LE '^sampled$' | sort) <(names build-tsan "$2" -LE '^sampled$' | sort))
+    [ "$1" = build-tsan ] || flag=(--rest)
+    "$root/scripts/sample.py" "${flag[@]}" "${both[@]/#/both::}" | sed 's/^both:://'
+}
+
 # ctests FOLDER LABEL...  Those of unit, plan, ranks and gpu say how many places of two a processor they take.
 ctests() {
-    local folder=$1 labels fixed places
+    local folder=$1 labels fixed places out=() less=()
     shift
     places=$(nproc)
     case $1 in unit | ranks | gpu | job) places=$((2 * places)) ;; esac # jobs wait for patiences, mostly
@@ -19,8 +33,10 @@ ctests() {
     # Without a fixed layout of memory gcc 12's thread sanitizer does not start on some kernels.
     fixed=(setarch "$(uname -m)" -R)
     "${fixed[@]}" true 2>/dev/null || fixed=()
-    single=("${fixed[@]}" ${PYTHON:+env "PYTHON=$PYTHON"} ctest --test-dir "$folder" --no-tests=error --output-on-failure -R "{}")
-    runner=("${fixed[@]}" ctest --test-dir "$folder" -j "$places" -L "^($labels)\$" --no-tests=error
+    mapfile -t out < <(left_out "$folder" "^($labels)\$" | grep .)
+    [ ${#out[@]} = 0 ] || less=(-E "^($(IFS='|' && echo "${out[*]}"))\$")
+    single=("${fixed[@]}" env "SAMPLE=${SAMPLE:-}" ${PYTHON:+"PYTHON=$PYTHON"} ctest --test-dir "$folder" --no-tests=error --output-on-failure -R "{}")
+    runner=("${fixed[@]}" ctest --test-dir "$folder" -j "$places" -L "^($labels)\$" "${less[@]}" --no-tests=error
         --output-on-failure --test-output-truncation middle --output-junit "$results/${folder##*/}-$1.xml")
     suite "${folder##*/}: $labels" "$results/${folder##*/}-$1.xml"
 }
@@ -28,7 +44,7 @@ ctests() {
 pytests() { # NAME ARGUMENT...
     local pytest=("$python" -m pytest -q -p no:cacheprovider -m "$($all || echo "not long")" -o junit_logging=all -o junit_log_passing_tests=false)
     need_build || return
-    single=(timeout -k 20 600 "${pytest[@]}" "{}")
+    single=(env "SAMPLE=" timeout -k 20 600 "${pytest[@]}" "{}")
     runner=(timeout -k 20 1800 "${pytest[@]}" --junitxml "$results/$1.xml" "${@:2}")
     suite "$1" "$results/$1.xml"
 }
@@ -37,6 +53,7 @@ pytests() { # NAME ARGUMENT...
 sanitized() {
     local targets build
     read -ra targets <<<"$1"
+    step "cmake --preset tsan" cmake --preset tsan -DHALAY_TESTS=ON >/dev/null # both sanitizers' names
     for build in build-asan build-tsan; do
         step $build build ${build#build-} $build "${targets[@]}" && ctests $build "${@:2}"
     done
@@ -48,7 +65,7 @@ all_labelled() {
     shift
     labels=$(IFS='|' && echo "$*")
     ctest --test-dir "$folder" -N -LE "^($labels)\$" | grep 'Test *#' && echo "belong to no part" && return 1
-    ctest --test-dir "$folder" -N -L '^gpu$' -L '^[^g]' | grep 'Test *#' && echo "belong to two parts" && return 1
+    ctest --test-dir "$folder" -N -L '^gpu$' -L "^(${labels/|gpu/})\$" | grep 'Test *#' && echo "belong to two parts" && return 1
     return 0
 }
 

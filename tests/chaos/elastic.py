@@ -123,9 +123,14 @@ class Job:
         """Grows with each commit."""
         return sum(path.stat().st_size for path in self.folder.glob("log.*"))
 
+    def imports(self) -> int:
+        """Grows while a process imports: on a loaded machine it takes minutes until it can meet."""
+        return sum(state_of(pid)[2] for pid in self.pids()
+                   if not (self.folder / f"log.{pid}").exists())  # fmt: skip
+
     def until(self, done, seconds: float = HANG_S) -> None:
-        """Waits; a Hang if for that long nobody commits."""
-        end, size = time.monotonic() + seconds, self.commits()
+        """Waits; a Hang if for that long nobody commits or imports."""
+        end, size, ticks = time.monotonic() + seconds, self.commits(), 0
         late = time.monotonic() + 5 * seconds
         while not done():
             if self.process.poll() is not None:
@@ -133,7 +138,9 @@ class Job:
             if (now := self.commits()) != size:
                 end, size = time.monotonic() + seconds, now
             if time.monotonic() > end:
-                raise Hang(f"no commit for {seconds} s")
+                if (now := self.imports()) == ticks:
+                    raise Hang(f"no commit for {seconds} s")
+                end, ticks = time.monotonic() + seconds / 4, now
             if time.monotonic() > late:
                 raise Hang(
                     f"{len(self.holders())} processes of {self.places} after {5 * seconds} s"
@@ -215,13 +222,13 @@ def is_training(pid: int) -> bool:
     return words[0] == os.fsencode(sys.executable) and b"elastic_train.py" in words[1]
 
 
-def state_of(pid: int) -> tuple[str, str]:
-    """What a process does (X: it is gone), and when it was started."""
+def state_of(pid: int) -> tuple[str, str, int]:
+    """What a process does (X: it is gone), when it was started, and its clock ticks."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return "X", ""
-    return words[0], words[19]
+        return "X", "", 0
+    return words[0], words[19], int(words[11]) + int(words[12])
 
 
 def last_line(path: Path) -> tuple[float, int]:

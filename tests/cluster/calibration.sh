@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A network whose cost the table's rows do not know, 100 Mbit/s: what halay-bench calibrate keeps is
-# within 5 % of the best of all algorithms, and where the table's is the best nothing is kept. And
+# within 5 % of the best of all algorithms: it is beaten only if 8 of 9 pairs say so, as halay-bench
+# itself decides; and where the table's is the best nothing is kept. And
 # nodes whose homes differ. The times are CLUSTER_LONG=1's, for a machine that does nothing else.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -29,6 +30,7 @@ homes=yes
 job "$bench" calibrate --seconds 0.1
 file=$(sed -n 's/\(.*\.rows\): [0-9]* rows\? for 4 ranks on 4 nodes$/\1/p' out)
 case $file in "$here"/home0/.cache/halay/*) ;; *) fail "kept in '$file'" ;; esac
+sed -i '/^broadcast /d' "$file" # what so short a measurement may have kept stands before
 echo "broadcast 4-4/4 - apart knomial" >>"$file"
 explained=(env HALAY_EXPLAIN=1 "$bench" broadcast --min 1K --max 1K --iterations 1 --warmup 0)
 job "${explained[@]}"
@@ -55,21 +57,25 @@ timed() {
     job env "${@:3}" "$bench" "$1" --min "$2" --max "$2" --iterations 9 --warmup 1
     awk -v b="$2" '$1 == b { print $5 }' out.0
 }
-close() { # COLLECTIVE BYTES: the kept one, against each
-    local kept best='' least='' now a n ratios=()
+close() { # COLLECTIVE BYTES: the kept one, against the best of all
+    local kept best='' least='' now a chosen lost=0 ratios=()
     for a in $("$build/bin/halay-info" explain "$1" "$2" --ranks 4 --nodes 4 | awk '/refused|predicted|chosen|bound|bytes|between|calibration/ { next } { sub(/^\*/, ""); print $1 }'); do
         now=$(timed "$1" "$2" HALAY_ALGORITHM="$1=$a") || exit 1
         echo "$1 $2 $a $now"
         if [ -z "$least" ] || awk "BEGIN { exit !($now < $least) }"; then least=$now best=$a; fi
     done
-    for n in 1 2 3; do
-        kept=$(timed "$1" "$2" HALAY_CALIBRATION="${file%/*}")
-        now=$(timed "$1" "$2" HALAY_ALGORITHM="$1=$best")
+    job env HALAY_EXPLAIN=1 HALAY_CALIBRATION="${file%/*}" "$bench" "$1" --min "$2" --max "$2" --iterations 1 --warmup 0
+    chosen=$(sed -n 's/.*chosen: \([a-z_]*\): .*/\1/p' err | head -n 1)
+    echo "$1 of $2 bytes: kept $chosen, best $best"
+    [ "$chosen" != "$best" ] || return 0
+    for a in 1 2 3 4 5 6 7 8 9; do
+        kept=$(timed "$1" "$2" HALAY_CALIBRATION="${file%/*}") || exit 1
+        now=$(timed "$1" "$2" HALAY_ALGORITHM="$1=$best") || exit 1
         ratios+=("$(awk "BEGIN { print $kept / $now }")")
+        if awk "BEGIN { exit !($kept > 1.05 * $now) }"; then lost=$((lost + 1)); fi
     done
-    n=$(printf '%s\n' "${ratios[@]}" | sort -g | sed -n 2p)
-    echo "$1 of $2 bytes: kept takes $n times what $best takes (${ratios[*]})"
-    awk "BEGIN { exit !($n <= 1.05) }" || fail "$1 of $2 bytes: $n times the best"
+    echo "$1 of $2 bytes: kept takes so many times what $best takes: ${ratios[*]}"
+    [ $lost -lt 8 ] || fail "$1 of $2 bytes: $lost of 9 times more than 1.05 of the best"
 }
 close broadcast 262144
 close broadcast 1048576

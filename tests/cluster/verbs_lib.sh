@@ -10,7 +10,20 @@ put=$build/bin/verbs_put
 bench=$build/bin/halay-bench
 
 skip() { echo "skipped: $*" && exit 77; }
-fail() { echo "FAILED: $*" >&2 && exit 1; }
+fail() {
+    echo "FAILED: $*" >&2
+    [ -z "${NODE_ID:-}" ] || link_state >&2
+    exit 1
+}
+link_state() { # a link that stood still has to be explained by this
+    echo "at $EPOCHSECONDS, load $(</proc/loadavg)"
+    ip -s link show eth0
+    tc -s qdisc show dev eth0
+    ip neigh
+    rdma statistic show link rxe0/1
+    cat /proc/net/softnet_stat
+    dmesg | tail -n 10
+}
 on_machines() { # TEST [OPTION...]: instead of this shell
     local why
     [ -x "$put" ] || skip "there is no verbs_put: transports/verbs was left out of the build"

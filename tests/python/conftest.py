@@ -34,10 +34,20 @@ ODD_RANKS = [pytest.param(2, marks=pytest.mark.long), 3]
 os.environ.setdefault("HALAY_CALIBRATION", "off")  # not the developer's own
 os.environ.setdefault("HALAY_LIBRARY", str(BUILD / "lib" / "libhalay.so.0"))
 sys.path.insert(0, str(SOURCE / "python"))
+sys.path.append(str(SOURCE / "scripts"))
+from sample import chosen  # noqa: E402
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: run by scripts/test --all only")
+    config.addinivalue_line("markers", "sampled: scripts/test runs half of a module's (sample.py)")
+
+
+def pytest_collection_modifyitems(config, items):
+    sampled = [item.nodeid for item in items if item.get_closest_marker("sampled")]
+    out = set(sampled) - set(chosen(sampled))
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in out])
+    items[:] = [item for item in items if item.nodeid not in out]
 
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:

@@ -19,7 +19,7 @@ if(HALAY_TESTS)
   foreach(part 1 2 3 4) # one process each, for the processors: 40 numbers of ranks together
     add_test(NAME proofs/random-${part}
       COMMAND halay-prove --max 1 --random ${random_ranks} --seed random)
-    set_tests_properties(proofs/random-${part} PROPERTIES LABELS proofs TIMEOUT 600)
+    set_tests_properties(proofs/random-${part} PROPERTIES LABELS "proofs;sampled" TIMEOUT 600)
   endforeach()
   add_test(NAME proofs/nodes COMMAND halay-prove --nodes cyclic:16x2+8x3+1)
   add_test(NAME proofs/mutants COMMAND halay-prove --mutants 60)

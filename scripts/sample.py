@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""sample.py [--rest] NAME...: half of the names of each group, or the others: what a run of
+scripts/test takes of tests that differ little. SAMPLE, there the date by default, says which;
+without it all are taken. A group is what stands before the first '-' or '::'."""
+
+import hashlib
+import os
+import re
+import sys
+
+
+def chosen(names, seed=None):
+    """The half of each group, rounded up, in the order of names."""
+    seed = os.environ.get("SAMPLE") if seed is None else seed
+    if not seed:
+        return list(names)
+    groups = {}
+    for name in names:
+        groups.setdefault(re.split("-|::", name)[0], []).append(name)
+    taken = set()
+    for group in groups.values():
+        group.sort(key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest())
+        taken.update(group[: (len(group) + 1) // 2])
+    return [name for name in names if name in taken]
+
+
+if __name__ == "__main__":
+    rest, words = sys.argv[1:2] == ["--rest"], sys.argv[1:]
+    words = words[1:] if rest else words
+    taken = set(chosen(words))
+    print(*(word for word in words if (word in taken) != rest), sep="\n")
