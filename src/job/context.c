@@ -565,10 +565,8 @@ static void flush(halay_context_t *ctx)
         hly_progress(ctx);
 }
 
-int halay_finalize(halay_context_t *context)
+static int finalize(halay_context_t *context)
 {
-    if (hly_current_end(context))
-        return HALAY_OK;
     int rc = context ? hly_context_enter(context) : HALAY_OK;
     if (rc || !context)
         return rc;
@@ -594,6 +592,14 @@ int halay_finalize(halay_context_t *context)
     hly_unlock(context);
     destroy(context);
     return any ? HALAY_ESTATE : owed ? owed : late;
+}
+
+int halay_finalize(halay_context_t *context)
+{
+    const enum hly_current_left left = hly_current_end(context);
+    const int rc = left == HLY_CURRENT_STAYS ? HALAY_OK : finalize(context);
+    hly_current_ended(left);
+    return rc;
 }
 
 int halay_leave(halay_context_t *context)
