@@ -5,7 +5,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 export HALAY_DEADLINE=20 HALAY_START_DEADLINE=20 OMPI_MCA_btl=tcp,self OMPI_MCA_btl_tcp_if_include=10.0.0.0/8
-mpi=$build/bin/job_mpi
+mpi=$build/bin/job_lives
 run "$mpi" if
 [ "$status" = 0 ] || skip "no Open MPI (Debian: libopenmpi3): $(tail -1 err)"
 start_slurm 2 --cpus 4
