@@ -22,12 +22,12 @@ right() {
 }
 # RANK and WORLD_SIZE alone, at a port of this test
 by_hand() {
-    local i pids=() rc=0
+    local i rc=0 started=()
     for i in 0 1; do
         env RANK=$i WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@" &
-        pids+=($!)
+        started+=($!)
     done
-    for i in "${pids[@]}"; do wait "$i" || rc=$?; done
+    for i in "${started[@]}"; do wait "$i" || rc=$?; done
     return $rc
 }
 # each ORDER with this MPI, and with the mpirun that belongs to it
@@ -36,9 +36,9 @@ each() {
     expect 0 "none $1 with $mpi"
     [ "$(sort -u out)" = "rank 0 of 1" ] || fail "none $1: more than a process alone"
     right "$1" "$HALAYRUN" -np 2
-    right "$1" "$HALAYRUN" -np 2 --min-np 2
     right "$1" by_hand
     new_port
+    [ "$1" = ifh ] || right "$1" "$HALAYRUN" -np 2 --min-np 2
     # Open MPI 5 bears no second PMIx life beside another libpmix (docs/status.md)
     if [ "$1" = ihhf ] || [ "$mpi" = libmpi.so.40 ]; then
         ! command -v "$mpirun" >/dev/null || right "$1" "$mpirun" --oversubscribe -np 2
