@@ -21,6 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../proc/proc.h"
 #include "absent.h"
 #include "records.h"
 #include <hly_build.h>
@@ -111,13 +112,13 @@ static int parse_peers(struct joining *j, const char *text, int nranks)
     return self && !*text;
 }
 
-static void host_name(const struct joining *j, pmix_rank_t rank, char host[HLY_NODE_HOST])
+static void host_name(const struct joining *j, pmix_rank_t rank, char *host, size_t bytes)
 {
     pmix_value_t *value;
-    memset(host, 0, HLY_NODE_HOST);
+    memset(host, 0, bytes);
     if (fact(j, PMIX_HOSTNAME, rank, &value) == HALAY_OK) {
         if (value->type == PMIX_STRING)
-            snprintf(host, HLY_NODE_HOST, "%s", value->data.string);
+            snprintf(host, bytes, "%s", value->data.string);
         PMIX_VALUE_RELEASE(value);
     }
 }
@@ -125,11 +126,11 @@ static void host_name(const struct joining *j, pmix_rank_t rank, char host[HLY_N
 /* For OpenPMIx 4, which in messages may give every node the peers of the last one. */
 static int peers_by_host(struct joining *j, int nranks)
 {
-    char mine[HLY_NODE_HOST], other[HLY_NODE_HOST];
-    host_name(j, j->me.rank, mine);
+    char mine[256], other[256]; /* names may differ in their last characters */
+    host_name(j, j->me.rank, mine, sizeof mine);
     j->node.nlocal = 0;
     for (uint32_t rank = 0; mine[0] && rank < (uint32_t)nranks; rank++) {
-        host_name(j, rank, other);
+        host_name(j, rank, other, sizeof other);
         if (!other[0] || j->node.nlocal == HLY_PMIX_LOCAL_MAX)
             return 0;
         if (!strcmp(mine, other))
@@ -331,9 +332,9 @@ static int exchange(struct joining *j, struct hly_pmix_identity *id)
         rc = local_ranks(j, id);
     if (rc)
         return rc;
-    host_name(j, j->me.rank, node->host);
-    if (!node->host[0] && gethostname(node->host, HLY_NODE_HOST - 1))
-        snprintf(node->host, HLY_NODE_HOST, "unknown");
+    host_name(j, j->me.rank, node->host, sizeof node->host);
+    if (!node->host[0])
+        hly_proc_host(node->host, sizeof node->host);
     node->nranks = id->nranks;
     rc = hly_node_meet(node);
     if (rc == HALAY_OK && node->role != HLY_ROLE_MEMBER)

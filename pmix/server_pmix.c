@@ -28,7 +28,7 @@
 
 #include <halay/launch.h>
 
-enum { RANKS_MAX = 1024, STOP_S = 5 };
+enum { RANKS_MAX = 1024, STOP_S = 5, NODE_BYTES = 48 };
 
 struct client {
     halay_launch_t *server;
@@ -177,6 +177,13 @@ static void need_home(void)
         setenv("HOME", "/", 0);
 }
 
+/* PMIx_generate_regex() writes beyond its 50 bytes where a name is longer. */
+static const char *node_name(const halay_launch_params_t *params, char host[NODE_BYTES])
+{
+    snprintf(host, NODE_BYTES, "%s", params->host);
+    return host;
+}
+
 /*
  * Data is kept in memory, not in a file shared with the ranks: it is small, and a rank that is
  * killed while it holds a lock in such a file would take the others along. All ranks are this
@@ -184,7 +191,8 @@ static void need_home(void)
  */
 static pmix_status_t init_server(const halay_launch_params_t *params)
 {
-    pmix_info_t info[2];
+    pmix_info_t info[3];
+    char host[NODE_BYTES];
     quiet_events();
     need_home();
     setenv("PMIX_MCA_gds", "hash", 0);
@@ -192,9 +200,10 @@ static pmix_status_t init_server(const halay_launch_params_t *params)
     memset(info, 0, sizeof info);
     PMIX_INFO_LOAD(&info[0], PMIX_SERVER_TMPDIR, params->session_dir, PMIX_STRING);
     PMIX_INFO_LOAD(&info[1], PMIX_SYSTEM_TMPDIR, params->session_dir, PMIX_STRING);
-    pmix_status_t status = PMIx_server_init(&module, info, 2);
-    PMIX_INFO_DESTRUCT(&info[0]);
-    PMIX_INFO_DESTRUCT(&info[1]);
+    PMIX_INFO_LOAD(&info[2], PMIX_HOSTNAME, node_name(params, host), PMIX_STRING);
+    pmix_status_t status = PMIx_server_init(&module, info, 3);
+    for (int i = 0; i < 3; i++)
+        PMIX_INFO_DESTRUCT(&info[i]);
     return status;
 }
 
@@ -202,8 +211,9 @@ static pmix_status_t register_job(halay_launch_t *server, const halay_launch_par
 {
     pmix_info_t info[5];
     uint32_t n = (uint32_t)params->nranks;
-    char *ranks = all_ranks(params->nranks), *nodes = NULL, *map = NULL;
-    pmix_status_t status = ranks ? PMIx_generate_regex(params->host, &nodes) : PMIX_ERR_NOMEM;
+    char host[NODE_BYTES], *ranks = all_ranks(params->nranks), *nodes = NULL, *map = NULL;
+    pmix_status_t status =
+        ranks ? PMIx_generate_regex(node_name(params, host), &nodes) : PMIX_ERR_NOMEM;
     if (status == PMIX_SUCCESS)
         status = PMIx_generate_ppn(ranks, &map);
     if (status == PMIX_SUCCESS) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 enum { STATE = 3, BORN = 22, STATUS = 52 }; /* numbers of fields */
@@ -79,4 +80,11 @@ const char *hly_proc_doing(char state)
     default:
         return "sleeps";
     }
+}
+
+/* gethostname() says that a name of 64 characters is too long for 64 bytes. */
+void hly_proc_host(char *name, size_t bytes)
+{
+    struct utsname is;
+    snprintf(name, bytes, "%s", !uname(&is) && is.nodename[0] ? is.nodename : "unknown");
 }

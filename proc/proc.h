@@ -19,6 +19,8 @@ void hly_proc_self(halay_process_t *self);
 bool hly_proc_stat(int64_t pid, struct hly_proc_stat *stat);
 /* The same, of this very process: not of another one that has got its pid. */
 bool hly_proc_stat_of(const halay_process_t *process, struct hly_proc_stat *stat);
+/* This machine's name, as much of it as there is room for; "unknown" where it has none. */
+void hly_proc_host(char *name, size_t bytes);
 /* What a process in that state does: "stopped", "computes", "sleeps", ... */
 const char *hly_proc_doing(char state);
 

@@ -11,6 +11,8 @@
 #define _GNU_SOURCE
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,9 +116,62 @@ bool hly_boot_secret_of(const char *secret, uint8_t key[32])
     return secret && *secret;
 }
 
+static int say_inherited(const struct hly_boot_log *log, const char *rank, const char *who)
+{
+    hly_boot_say(log, 0,
+                 "this process (pid %d) has the environment of rank %s, but %s is that rank "
+                 "already: a program that a rank starts inherits the rank's environment; to "
+                 "let it run alone, start it with HALAY_LAUNCHER=none",
+                 (int)getpid(), rank, who);
+    return HALAY_ESTATE;
+}
+
+static struct { /* of the job's identity: what the environment had */
+    bool hidden;
+    uint8_t key[32];
+} own;
+
+static bool is_hidden(const char *secret)
+{
+    return secret && !strcmp(secret, HLY_BOOT_HIDDEN);
+}
+
 bool hly_boot_secret(uint8_t key[32])
 {
-    return hly_boot_secret_of(getenv("HALAY_SECRET"), key);
+    const char *secret = getenv("HALAY_SECRET");
+    if (is_hidden(secret) && own.hidden) {
+        memcpy(key, own.key, sizeof own.key);
+        return true;
+    }
+    return hly_boot_secret_of(is_hidden(secret) ? NULL : secret, key);
+}
+
+/* The string itself is written over, which is what core dumps and /proc show; by the kernel, since
+ * putenv() may have been given one that cannot be written. */
+void hly_boot_secret_hide(void)
+{
+    char none[PIPE_BUF] = HLY_BOOT_HIDDEN, *secret = getenv("HALAY_SECRET");
+    const size_t bytes = secret && !is_hidden(secret) ? strlen(secret) : 0;
+    uint8_t key[32];
+    int ends[2];
+    if (!bytes || bytes > sizeof none || pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+        return;
+    hly_boot_secret(key);
+    if (write(ends[1], none, bytes) == (ssize_t)bytes &&
+        read(ends[0], secret, bytes) == (ssize_t)bytes) {
+        memcpy(own.key, key, sizeof own.key);
+        own.hidden = true;
+    }
+    explicit_bzero(key, sizeof key);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+int hly_boot_secret_lacks(const struct hly_boot_log *log, const char *rank)
+{
+    if (own.hidden || !is_hidden(getenv("HALAY_SECRET")))
+        return HALAY_OK;
+    return say_inherited(log, rank, "the process that has started it");
 }
 
 void hly_boot_name(const char *const strings[], int n, uint8_t hash[16])
@@ -189,12 +244,7 @@ static int taken(const struct hly_boot_log *log, const char *rank, const struct 
                      rank, who);
         return HALAY_OK;
     }
-    hly_boot_say(log, 0,
-                 "this process (pid %d) has the environment of rank %s, but %s is that rank "
-                 "already: a program that a rank starts inherits the rank's environment; to "
-                 "let it run alone, start it with HALAY_LAUNCHER=none",
-                 (int)getpid(), rank, who);
-    return HALAY_ESTATE;
+    return say_inherited(log, rank, who);
 }
 
 static socklen_t claim_name(const char *const names[], int n_names, struct sockaddr_un *name)

@@ -33,6 +33,12 @@ void hly_boot_hash(const char *const strings[], int n, uint8_t hash[16]);
 /* The key that HALAY_SECRET makes, which only this job's processes know; false: it is not set, and
  * everybody can make it. */
 bool hly_boot_secret(uint8_t key[32]);
+/* A rank that has joined leaves no secret in its environment, but this: its children are no ranks
+ * of its job, and what a child starts has none, or draws its own. The key is kept. */
+#define HLY_BOOT_HIDDEN "*"
+void hly_boot_secret_hide(void);
+/* HALAY_ESTATE, logged, in a child of rank `rank` that has hidden its secret. */
+int hly_boot_secret_lacks(const struct hly_boot_log *log, const char *rank);
 /* The same of another secret; NULL or "": there is none. */
 bool hly_boot_secret_of(const char *secret, uint8_t key[32]);
 /* As hly_boot_hash, for names that others see: without the secret they can neither be guessed, nor

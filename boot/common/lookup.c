@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "lookup.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -47,13 +48,21 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-/* An address is no name: nobody is asked for it. */
+/* An address is no name: nobody is asked for it. Of the forms that inet_aton knows, only that of
+ * four numbers is one: a machine may be called 12345, which would be 0.0.48.57, and no resolver is
+ * asked for such a name. */
 static bool is_address(struct hly_lookup *l)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+    struct in_addr any;
     l->over = getaddrinfo(l->name, NULL, &hints, &l->found) == 0;
-    if (!l->over)
+    if (!l->over) {
         l->found = NULL;
+    } else if (inet_aton(l->name, &any) && inet_pton(AF_INET, l->name, &any) != 1) {
+        freeaddrinfo(l->found);
+        l->found = NULL;
+        l->error = EAI_NONAME;
+    }
     return l->over;
 }
 

@@ -72,8 +72,7 @@ void hly_boot_describe(const char *name, const halay_boot_info_t *info, struct h
     me->kept = info ? info->kept : 0;
     me->uid = (uint32_t)geteuid();
     hly_proc_self(&me->process);
-    if (gethostname(me->host, sizeof me->host - 1) || !me->host[0])
-        strcpy(me->host, "unknown");
+    hly_proc_host(me->host, sizeof me->host);
     /* Which machine, and which network namespace of it: nothing on a node goes across either. */
     if (!file || fscanf(file, "%39s", me->machine) != 1)
         snprintf(me->machine, sizeof me->machine, "%.39s", me->host);

@@ -135,7 +135,9 @@ static int begin(const struct hly_boot_log *log, const char *slot)
     const char *names[3] = {"meet", getenv("HALAY_MEET"), slot};
     if (self.known)
         return HALAY_OK;
-    int rc = hly_boot_random(log, self.id_bytes, sizeof self.id_bytes);
+    int rc = hly_boot_secret_lacks(log, slot);
+    if (!rc)
+        rc = hly_boot_random(log, self.id_bytes, sizeof self.id_bytes);
     if (!rc)
         rc = hly_boot_claim(log, names, 3, slot, &self.life.claim_fd);
     if (!rc && pthread_atfork(NULL, NULL, forked)) {
@@ -212,6 +214,7 @@ static int meet_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadlin
         return rc;
     }
     *boot = &self;
+    hly_boot_secret_hide();
     hly_boot_life_opened(&self.life);
     fill(info);
     return HALAY_OK;

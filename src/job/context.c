@@ -16,6 +16,7 @@
 
 #include <dlfcn.h>
 
+#include "../../proc/proc.h"
 #include "api/agree_groups.h"
 #include "api/api.h"
 #include "api/returned.h"
@@ -42,7 +43,7 @@ static void alone(halay_context_t *ctx)
     halay_boot_info_t *i = &ctx->info;
     *i = (halay_boot_info_t){
         .size = sizeof(*i), .nranks = 1, .local_nranks = 1, .nnodes = 1, .epoch = 1};
-    gethostname(i->host, sizeof(i->host) - 1);
+    hly_proc_host(i->host, sizeof(i->host));
     strcpy(i->launcher, "alone");
 }
 
@@ -135,7 +136,7 @@ static int join_job(halay_context_t *ctx, const struct hly_launcher *found, stru
 static int find_job(halay_context_t *ctx, const halay_config_t *config, struct failure *why)
 {
     const void *table;
-    gethostname(ctx->info.host, sizeof(ctx->info.host) - 1);
+    hly_proc_host(ctx->info.host, sizeof(ctx->info.host));
     if (config->boot) {
         ctx->boot_ops = config->boot;
         return open_boot(ctx, config->boot_arg, true, why);
@@ -560,10 +561,8 @@ static void flush(halay_context_t *ctx)
         hly_progress(ctx);
 }
 
-int halay_finalize(halay_context_t *context)
+static int finalize(halay_context_t *context)
 {
-    if (hly_current_end(context))
-        return HALAY_OK;
     int rc = context ? hly_context_enter(context) : HALAY_OK;
     if (rc || !context)
         return rc;
@@ -589,6 +588,14 @@ int halay_finalize(halay_context_t *context)
     hly_unlock(context);
     destroy(context);
     return any ? HALAY_ESTATE : owed ? owed : late;
+}
+
+int halay_finalize(halay_context_t *context)
+{
+    const enum hly_current_left left = hly_current_end(context);
+    const int rc = left == HLY_CURRENT_STAYS ? HALAY_OK : finalize(context);
+    hly_current_ended(left);
+    return rc;
 }
 
 int halay_leave(halay_context_t *context)

@@ -9,7 +9,7 @@
 #include "job/job.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   /* of the two below; held for no call */
-static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of who finds none, and makes it */
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of who makes the one, or ends it */
 static halay_context_t *current;                           /* the first that has not ended */
 static uint32_t users;                                     /* of it; 0 where there is none */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -36,17 +36,39 @@ void hly_current_begin(halay_context_t *context)
     pthread_mutex_unlock(&lock);
 }
 
-bool hly_current_end(const halay_context_t *context)
+/* Takes one user away, unless it is the last one and `last` is not set. */
+static enum hly_current_left take_away(const halay_context_t *context, bool last)
 {
-    bool stays = false;
+    enum hly_current_left left = HLY_CURRENT_OTHER;
     pthread_mutex_lock(&lock);
     if (context && context == current && !hly_forked(context)) {
         assert(users > 0);
-        stays = --users > 0;
-        current = stays ? current : NULL;
+        left = users > 1 ? HLY_CURRENT_STAYS : HLY_CURRENT_ENDS;
+        if (users > 1 || last)
+            users--;
+        if (!users)
+            current = NULL;
     }
     pthread_mutex_unlock(&lock);
-    return stays;
+    return left;
+}
+
+enum hly_current_left hly_current_end(const halay_context_t *context)
+{
+    enum hly_current_left left = take_away(context, false);
+    if (left != HLY_CURRENT_ENDS)
+        return left;
+    pthread_mutex_lock(&making);
+    left = take_away(context, true); /* another user may have come meanwhile */
+    if (left != HLY_CURRENT_ENDS)
+        pthread_mutex_unlock(&making);
+    return left;
+}
+
+void hly_current_ended(enum hly_current_left left)
+{
+    if (left == HLY_CURRENT_ENDS)
+        pthread_mutex_unlock(&making);
 }
 
 /* One more user of the context that is there. HALAY_INPROGRESS: there is none. */

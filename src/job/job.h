@@ -40,7 +40,10 @@ void hly_transports_text(const halay_context_t *context, char *text, size_t byte
 
 /* A context that halay_init() has made: the process's, if it has none. Takes no context's mutex. */
 void hly_current_begin(halay_context_t *context);
-/* One user less; takes any pointer. true: others use it still, and it stays. */
-bool hly_current_end(const halay_context_t *context);
+/* One user less; takes any pointer. After ENDS nobody makes another one before hly_current_ended(),
+ * by this thread: a process cannot be in its job twice. */
+enum hly_current_left { HLY_CURRENT_OTHER, HLY_CURRENT_STAYS, HLY_CURRENT_ENDS };
+enum hly_current_left hly_current_end(const halay_context_t *context);
+void hly_current_ended(enum hly_current_left left);
 
 #endif

@@ -137,7 +137,7 @@ lives() { [ -e "/proc/$1" ] && [[ $(ps -o stat= -p "$1") != Z* ]]; } # a zombie 
 # On nodes 1 to $1: no process of a job, no file in /dev/shm or, but for what belongs to the node, /tmp.
 clean_node() {
     # shellcheck disable=SC2016 # expands there
-    on "$1" bash -c '! pgrep -a "cluster_rank|python|startup_|halay" && [ -z "$(ls -A /dev/shm)" ]'
+    on "$1" bash -c '! pgrep -a "cluster_rank|job_lives|python|startup_|halay" && [ -z "$(ls -A /dev/shm)" ]'
 }
 nothing_left() {
     local i

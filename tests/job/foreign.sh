@@ -35,6 +35,24 @@ run "$HALAYRUN" -np 1 bash -c 'echo "${#HALAY_SECRET} $HALAY_SECRET"'
 ! cmp -s out first || fail "the same secret twice"
 HALAY_SECRET=own run "$HALAYRUN" -np 1 bash -c 'echo "$HALAY_SECRET"'
 [ "$(cat out)" = own ] || fail "the user's secret was replaced"
+says err "^halayrun: the job's secret is that of HALAY_SECRET"
+
+# Ranks that have joined have none in their environment any more: neither for core dumps, nor for what they start.
+for options in "" "--min-np 2"; do
+    # shellcheck disable=SC2086
+    run "$HALAYRUN" -np 2 $options "$JOB_LIVES" eheh
+    expect 0 "a rank hides its secret, $options"
+    [ "$(grep -c "^secret '\([0-9a-f]\{32\}\)', at first '\1'$" out)" = 2 ] || fail "not two secrets at first"
+    [ "$(grep -c "^secret '\*', at first '\**'$" out)" = 2 ] || fail "a secret stays"
+    for r in 0 1; do [ "$(grep -c "^rank $r of 2$" out)" = 2 ] || fail "rank $r has not joined twice"; done
+done
+run "$HALAYRUN" -np 1 "$JOB_LIVES" hch "" "exec $JOB_LIVES h"
+says out "^refused: .*has the environment of rank 0, but the process that has started it is that rank already"
+[ "$(grep -c "^rank 0 of 1$" out)" = 2 ] || fail "not two lives beside its child"
+run "$HALAYRUN" -np 1 "$JOB_LIVES" hch "" "HALAY_LAUNCHER=none $JOB_LIVES h; exec $HALAYRUN -np 2 $JOB_LIVES h"
+for r in 0 1; do says out "^rank $r of 2$"; done
+HALAY_SECRET='*' run "$HALAYRUN" --agents 1
+says err "needs a secret"
 run "$HALAYRUN" -np 1 -x HALAY_SECRET=shown true
 expect 2
 says err "export HALAY_SECRET, and give -x HALAY_SECRET"

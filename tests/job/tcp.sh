@@ -34,9 +34,15 @@ for n in 1 2 4; do
     for ((r = 0; r < n; r++)); do says out.$r "^rank $r of $n, $([ $n = 1 ] && echo alone || echo tcp), "; done
 done
 # PMIx comes before variables that were left over, but not before torchrun as a task of its launcher.
-run "$HALAYRUN" -np 2 env RANK=0 WORLD_SIZE=7 "$JOB_RANK"
+run env RANK=0 WORLD_SIZE=7 "$HALAYRUN" -np 2 "$JOB_RANK"
 expect 0 "halayrun with RANK set"
 says out "^rank 1 of 2, meet (halayrun), "
+# What a rank itself is told may be another launcher's that it has started: never fewer ranks than that says.
+run "$HALAYRUN" -np 2 env RANK=0 WORLD_SIZE=7 "$JOB_RANK"
+expect 1 "a rank of halayrun with another WORLD_SIZE"
+says err "halayrun announced 2 ranks, but WORLD_SIZE says that there are 7"
+run "$HALAYRUN" -np 2 env RANK=0 WORLD_SIZE=1 "$JOB_RANK" briefly
+expect 0 "a rank of halayrun with a smaller WORLD_SIZE"
 run "$HALAYRUN" -np 1 env RANK=2 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=mine "$JOB_RANK"
 says err "RANK is '2': with WORLD_SIZE=2"
 # Two jobs at once whose ports overlap: 101 to 116 above 1000 and above 1001.

@@ -16,6 +16,7 @@
 
 #include "hosts.h"
 #include "note.h"
+#include "spawn.h"
 
 enum { SECRET_BYTES = 4096 };
 
@@ -176,11 +177,10 @@ static ssize_t read_secret(const char *path, char secret[SECRET_BYTES + 1])
 int hly_agent_secret(const struct hly_options *options)
 {
     char secret[SECRET_BYTES + 1];
-    const char *own = getenv("HALAY_SECRET");
     int status = -1;
     if (options->agents < 0 && !options->agent)
         return -1;
-    if (!options->secret_file && own && *own)
+    if (!options->secret_file && hly_own_secret())
         return -1;
     if (!options->secret_file) {
         hly_note(

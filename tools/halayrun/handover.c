@@ -297,7 +297,9 @@ static char *list_hosts(const struct hly_place *place, int as_file)
         if (slots && as_file)
             fprintf(file, "%s slots=%d\n", host->name, slots);
         else if (slots)
-            fprintf(file, "%s%s:%d", comma, host->name, slots), comma = ",";
+            fprintf(file, strchr(host->name, ':') ? "%s[%s]:%d" : "%s%s:%d", comma, host->name,
+                    slots),
+                comma = ",";
     }
     if (file && !fclose(file))
         return text;

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "hosts.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
@@ -69,25 +70,38 @@ void hly_hosts_destroy(struct hly_hosts *hosts)
     *hosts = (struct hly_hosts){0};
 }
 
-/* "name" or "name:slots". NULL, or what is wrong with it. */
-static const char *split(const char *text, size_t bytes, size_t *name, int *slots)
+/* An IPv6 address. Its colons would be those before slots: with slots it is in brackets. */
+static int is_ipv6(const char *text, size_t bytes)
 {
-    const char *colon = memchr(text, ':', bytes);
-    *name = colon ? (size_t)(colon - text) : bytes;
-    if (!is_name(text, *name))
-        return "is no host name";
-    if (colon && !is_slots(colon + 1, bytes - *name - 1, slots))
-        return "does not say how many slots after the ':'";
-    return NULL;
+    char address[INET6_ADDRSTRLEN] = "";
+    struct in6_addr any;
+    if (bytes >= sizeof address)
+        return 0;
+    memcpy(address, text, bytes);
+    return inet_pton(AF_INET6, address, &any) == 1;
 }
 
+/* "name", "name:slots", "[::1]", "[::1]:slots" or "::1". NULL, or what is wrong with it. */
 const char *hly_host_read(struct hly_host *host, const char *text, size_t bytes)
 {
-    size_t name;
-    const char *wrong = split(text, bytes, &name, &host->slots);
-    if (!wrong)
-        snprintf(host->name, sizeof host->name, "%.*s", (int)name, text);
-    return wrong;
+    const char *end = text + bytes, *name = text, *over = end;
+    if (*text == '[') {
+        name++;
+        over = memchr(text, ']', bytes);
+        if (!over || !is_ipv6(name, (size_t)(over - name)))
+            return "is no IPv6 address in brackets";
+    } else if (!is_ipv6(text, bytes)) {
+        over = memchr(text, ':', bytes);
+        over = over ? over : end;
+        if (!is_name(text, (size_t)(over - text)))
+            return "is no host name";
+    }
+    const char *slots = over < end && *over == ']' ? over + 1 : over;
+    if (slots < end &&
+        (*slots != ':' || !is_slots(slots + 1, (size_t)(end - slots - 1), &host->slots)))
+        return "does not say how many slots after the ':'";
+    snprintf(host->name, sizeof host->name, "%.*s", (int)(over - name), name);
+    return NULL;
 }
 
 int hly_hosts_add(struct hly_hosts *hosts, const struct hly_host *host)
@@ -99,15 +113,15 @@ int hly_hosts_parse(struct hly_hosts *hosts, const char *text)
 {
     for (const char *at = text; at; at = strchr(at, ',')) {
         at += at != text;
-        size_t bytes = strcspn(at, ","), name;
-        int slots = 1;
-        const char *wrong = split(at, bytes, &name, &slots);
+        size_t bytes = strcspn(at, ",");
+        struct hly_host host = {.slots = 1};
+        const char *wrong = hly_host_read(&host, at, bytes);
         if (wrong) {
             hly_note("-H %.*s: '%.*s' %s; it takes host[:slots],...", 4 * SAID_BYTES, text,
                      bytes < SAID_BYTES ? (int)bytes : SAID_BYTES, at, wrong);
             return HLY_EXIT_USAGE;
         }
-        if (!append(hosts, at, name, slots))
+        if (hly_hosts_add(hosts, &host))
             return HLY_EXIT_SELF;
     }
     return 0;
@@ -119,16 +133,17 @@ static int read_line(struct hly_hosts *hosts, const char *path, int number, char
     static const char blanks[] = " \t\r\n";
     char *rest = NULL, *word = strtok_r(line, blanks, &rest);
     const char *wrong = NULL;
-    int slots = 1, ignored = 0;
-    size_t name = 0;
+    struct hly_host host = {.slots = 1};
+    int ignored = 0;
     if (!word)
         return 0;
     const char *first = word;
-    wrong = split(word, strlen(word), &name, &slots);
+    wrong = hly_host_read(&host, word, strlen(word));
     while (!wrong && (word = strtok_r(NULL, blanks, &rest))) {
         size_t bytes = strlen(word);
         if (!strncmp(word, "slots=", 6))
-            wrong = is_slots(word + 6, bytes - 6, &slots) ? NULL : "does not say how many slots";
+            wrong =
+                is_slots(word + 6, bytes - 6, &host.slots) ? NULL : "does not say how many slots";
         else if (!strncmp(word, "max_slots=", 10) || !strncmp(word, "max-slots=", 10))
             wrong = is_slots(word + 10, bytes - 10, &ignored) ? NULL : "does not say how many";
         else
@@ -141,7 +156,7 @@ static int read_line(struct hly_hosts *hosts, const char *path, int number, char
                  wrong);
         return HLY_EXIT_USAGE;
     }
-    return append(hosts, first, name, slots) ? 0 : HLY_EXIT_SELF;
+    return hly_hosts_add(hosts, &host);
 }
 
 int hly_hosts_read(struct hly_hosts *hosts, const char *path)
@@ -270,7 +285,7 @@ int hly_host_here(const char *name)
     char self[HLY_HOST_BYTES] = "";
     if (gethostname(self, sizeof self - 1))
         self[0] = '\0';
-    return !strcasecmp(name, "localhost") || !strncmp(name, "127.", 4) ||
+    return !strcasecmp(name, "localhost") || !strncmp(name, "127.", 4) || !strcmp(name, "::1") ||
            (*self && hly_host_same(name, self));
 }
 

@@ -8,9 +8,9 @@
 enum { HLY_HOSTS_MAX = 65536, HLY_HOST_BYTES = 256 };
 
 struct hly_host {
-    char name[HLY_HOST_BYTES];
-    int slots; /* ranks that it can take */
-    int ranks; /* ranks that it gets */
+    char name[HLY_HOST_BYTES]; /* of an IPv6 address, without brackets */
+    int slots;                 /* ranks that it can take */
+    int ranks;                 /* ranks that it gets */
 };
 
 struct hly_hosts {
@@ -18,8 +18,8 @@ struct hly_hosts {
     int n;
 };
 
-/* "name" or "name:slots" of so many bytes; slots is set where it is said. NULL, or what is wrong.
- */
+/* "name", "name:slots", "::1", "[::1]" or "[::1]:slots" of so many bytes; slots is set where it is
+ * said. NULL, or what is wrong. */
 const char *hly_host_read(struct hly_host *host, const char *text, size_t bytes);
 
 /* It is a name of this machine. */

@@ -116,7 +116,7 @@ static int set_up(struct hly_spawner *spawner, struct hly_job *job,
     setrlimit(RLIMIT_NOFILE, &files);
     if (options->agent_name)
         snprintf(job->host, sizeof job->host, "%s", options->agent_name);
-    else if (gethostname(job->host, sizeof job->host - 1))
+    else if (gethostname(job->host, sizeof job->host - 1) && errno != ENAMETOOLONG) /* cut */
         snprintf(job->host, sizeof job->host, "localhost");
     return 0;
 }

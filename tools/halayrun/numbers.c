@@ -16,8 +16,8 @@
 #include "spawn.h"
 
 static const char *const counts[] = {"RANK=", "WORLD_SIZE=", "LOCAL_RANK=", "LOCAL_WORLD_SIZE="};
-static const char *const others[] = {"MASTER_ADDR=", "MASTER_PORT=", "GROUP_RANK=",
-                                     "GROUP_WORLD_SIZE=", "ROLE_RANK=", "ROLE_WORLD_SIZE="};
+static const char *const others[] = {"MASTER_ADDR=",      "MASTER_PORT=", "GROUP_RANK=",
+                                     "GROUP_WORLD_SIZE=", "ROLE_RANK=",   "ROLE_WORLD_SIZE="};
 
 static int is_count(const char *assignment)
 {

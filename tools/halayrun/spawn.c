@@ -132,15 +132,24 @@ int hly_env_of_another_job(const char *assignment)
            !strncmp(assignment, "HALAY_MEET", 10) || hly_numbers_of_another_job(assignment);
 }
 
+const char *hly_own_secret(void)
+{
+    const char *own = getenv("HALAY_SECRET");
+    return own && *own && strcmp(own, "*") != 0 ? own : NULL;
+}
+
 /* What the ranks have in common, and nobody else: other users can read neither their environment
  * nor this one. The user's own stays. */
-static int set_secret(char ***env)
+static int set_secret(char ***env, const struct hly_options *o)
 {
     char assignment[64] = "HALAY_SECRET=";
-    const char *own = getenv("HALAY_SECRET");
     uint8_t random[16];
-    if (own && *own)
+    if (hly_own_secret()) {
+        if (!o->agent && o->agents < 0) /* which need one */
+            hly_note("the job's secret is that of HALAY_SECRET, which stays in the environment of "
+                     "what has started halayrun");
         return 0;
+    }
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
         hly_note("the kernel gives no random bytes for the job's secret (getrandom): %s; "
                  "HALAY_SECRET can name one",
@@ -188,7 +197,7 @@ char **hly_env_create(const struct hly_options *options, const struct hly_bindin
     snprintf(cpus, sizeof cpus, "HALAY_PROCESSORS=%d", binding->ncpus);
     int rc = hly_env_set(&env, "HALAY_LAUNCHER=halayrun");
     rc |= options->least || options->agent || options->agents >= 0 ? 0 : hly_env_set(&env, size);
-    rc |= set_secret(&env);
+    rc |= set_secret(&env, options);
     rc |= binding->nshares ? hly_env_set(&env, cpus) : 0;
     for (int i = 0; i < options->nenv; i++)
         rc |= strchr(options->env[i], '=') ? hly_env_set(&env, options->env[i]) : 0;

@@ -47,6 +47,8 @@ int hly_env_of_another_job(const char *assignment);
  * and, where ranks are bound, how many processors they share. */
 char **hly_env_create(const struct hly_options *options, const struct hly_binding *binding);
 char **hly_env_copy(char **env);
+/* The user's HALAY_SECRET, or NULL: a rank has it as "*", with which it can do nothing. */
+const char *hly_own_secret(void);
 /* The value of HALAY_SECRET in it. */
 const char *hly_env_secret(char **env);
 /* How long those that ask wait for others; the user's own stays. 0 or -1. */

@@ -69,7 +69,7 @@ static struct starter *find(struct hly_starters *s, const char *host)
 
 /* ------------------------------------------------------------------ the command */
 
-/* %h: the host, which is letters, digits and "._-"; %a: where agents come to; %%: %. 0: it is too
+/* %h: the host, which is letters, digits and "._-:"; %a: where agents come to; %%: %. 0: it is too
  * long. */
 static int expand(const char *from, const char *host, const char *address, char to[COMMAND_BYTES])
 {
