@@ -15,6 +15,7 @@ struct hly_unexpected {
     struct hly_link link;
     halay_peer_id_t peer;
     struct hly_header header;
+    uint64_t came_ns; /* of an orphan */
     size_t bytes;
     unsigned char data[] __attribute__((aligned(16)));
 };
