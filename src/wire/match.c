@@ -388,14 +388,14 @@ static void forget_stale(halay_context_t *ctx)
         ctx->nlost = 0;
 }
 
-bool hly_orphan_from(const halay_context_t *ctx, halay_peer_id_t peer)
+const struct hly_call_desc *hly_orphan_from(const halay_context_t *ctx, halay_peer_id_t peer)
 {
     for (const struct hly_link *l = ctx->orphans.next; l != &ctx->orphans; l = l->next) {
         const struct hly_unexpected *m = HLY_OF(l, struct hly_unexpected, link);
         if (is_same(m->peer, peer) && !is_stale(ctx, m->came_ns))
-            return true;
+            return &m->header.call;
     }
-    return false;
+    return NULL;
 }
 
 bool hly_orphan_lost(const halay_context_t *ctx, uint64_t id)
