@@ -361,9 +361,10 @@ typedef enum halay_hint {
     /*
      * 1, or 0: none. Of equal broadcasts, one after the other on the ranks of one node, only the
      * first and then every 32nd is heard of by all ranks before it returns. The root of the others
-     * does not wait.
-     * An error in one is then returned by one of the next 32 calls, or by halay_finalize, on every
-     * rank. Where a rank had ended that call well already, the communicator fails from then on.
+     * does not wait. An error in one is then returned by one of the next 32 calls, or by
+     * halay_finalize, on every rank. Where a rank had ended that call well already, the
+     * communicator fails from then on. Persistent broadcasts and those in groups are heard of by
+     * all: a rank that starts one where others make the call is a mismatch.
      */
     HALAY_HINT_RELAXED_BROADCAST = 1,
     /*
@@ -377,7 +378,8 @@ typedef enum halay_hint {
 /*
  * Sets a hint to one of its values. All ranks set the same hints between the same two calls; where
  * they do not, the first call that is another one by it on some ranks only is a mismatch.
- * HALAY_ESTATE: calls are under way, or relaxed ones have not been heard of by all yet. Local.
+ * HALAY_ESTATE: calls are under way, relaxed ones have not been heard of by all yet, or (PLANNER)
+ * there are persistent requests, whose plans are made. Local.
  */
 HALAY_API int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value);
 

@@ -119,7 +119,10 @@ int halay_comm_free(halay_comm_t *handle)
     hly_returned_land(ctx, comm);
     if (comm == ctx->world || hly_comm_in_use(comm)) {
         const char *why = comm == ctx->world ? "the world communicator belongs to the context"
-                                             : "requests are in flight on it; wait for them first";
+                          : comm->group_open ? "a group of calls was begun on it; end it first"
+                          : comm->npersistent
+                              ? "it has persistent requests; wait for those under way, and free all"
+                              : "requests are in flight on it; wait for them first";
         hly_log(ctx, HLY_ERROR, "comm_free: %s", why);
         rc = hly_fault_alone(comm, HALAY_ESTATE, why);
     } else {
@@ -173,6 +176,8 @@ int halay_comm_set_hint(halay_comm_t *handle, halay_hint_t hint, int value)
     if (rc)
         return rc;
     rc = comm->oldest == comm->next_sequence ? HALAY_OK : HALAY_ESTATE;
+    if (planner && comm->npersistent) /* their plans are made */
+        rc = HALAY_ESTATE;
     if (!rc && (planner || !value)) /* not before all have ended the relaxed calls */
         rc = comm->acked == comm->oldest ? HALAY_OK : HALAY_ESTATE;
     if (!rc) {

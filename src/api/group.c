@@ -208,18 +208,28 @@ static bool may_use_nccl(const struct hly_call *call)
     return call->desc.memory == HALAY_MEMORY_CUDA && !(call->desc.flags & HLY_CALL_VECTOR);
 }
 
-int hly_group_add(halay_comm_t *comm, const struct hly_call *call, const struct hly_check *c,
+void hly_group_refuse(halay_comm_t *comm, char *text, size_t bytes)
+{
+    comm->group_open->ncalls++;
+    snprintf(text, bytes,
+             "a group of calls was begun on this communicator, and this has no place in it: end it "
+             "first, with halay_group_end");
+    wrong_call(comm->group_open, HALAY_ESTATE, "not one that a group can have (or one too many)");
+}
+
+int hly_group_add(halay_comm_t *comm, const struct hly_call *call, struct hly_check *c,
                   bool allowed, halay_request_t **request)
 {
     struct hly_group *b = comm->group_open;
     halay_request_t *r;
     *request = NULL;
-    b->ncalls++;
     b->hash = hly_hash(b->hash, &call->signature, sizeof(call->signature));
     if (!allowed || b->nmembers == MEMBERS_MAX) {
-        wrong_call(b, HALAY_ESTATE, "not one that a group can have (or one too many)");
+        hly_group_refuse(comm, c->text, sizeof(c->text));
+        hly_log(comm->context, HLY_ERROR, "%s", c->text);
         return HALAY_ESTATE;
     }
+    b->ncalls++;
     if (c->code || b->wrong) {
         wrong_call(b, c->code, c->text);
         return HALAY_OK;

@@ -137,6 +137,11 @@ int halay_request_start(halay_request_t *handle)
     int rc = lock_idle(handle, "request_start", &r);
     if (rc)
         return rc;
+    if (hly_comm_known(r->comm)->group_open) {
+        char text[192];
+        hly_group_refuse(hly_comm_known(r->comm), text, sizeof(text));
+        return hly_request_refuse(r, HALAY_ESTATE, text);
+    }
     if (r->call.desc.memory != HALAY_MEMORY_HOST && (rc = prepare(&r)))
         return hly_request_refuse(r, rc, "request_start: no memory for a persistent request");
     hly_go(r);

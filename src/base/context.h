@@ -150,7 +150,8 @@ struct halay_context {
     struct hly_link orphans;         /* unexpected messages of communicators not made yet */
     uint32_t norphans;
     size_t orphan_bytes;
-    uint64_t lost_ids[HLY_LOST_IDS]; /* communicators not made yet that lost an orphan */
+    uint64_t lost_ids[HLY_LOST_IDS]; /* communicators not made yet that lost an orphan, */
+    uint64_t lost_ns;                /* the last one then */
     uint32_t nlost;                  /* more than fit in lost_ids: then all count as lost */
     bool handing;                    /* hly_hand_on() is running */
     struct hly_link news, news_unused, news_reserved; /* events for those above wire/: news.h */

@@ -154,8 +154,9 @@ static void try_launch(halay_request_t *r, struct hly_send *send)
         return;
     if (!rc) {
         rc = launch(r, send, circle);
-        if (rc < 0 && rc != HALAY_EAGAIN)
-            hly_circle_note(circle);
+        if (rc >= 0 || rc == HALAY_EAGAIN)
+            return;
+        hly_circle_note(circle);
         snprintf(text, sizeof(text), "its group %.32s could not start a collective (%d)%.170s",
                  name_of(r), rc, circle->why);
     }

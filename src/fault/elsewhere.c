@@ -186,7 +186,15 @@ void hly_elsewhere_explain(halay_comm_t *comm, const struct hly_slot *slot,
 void hly_elsewhere_absent(const halay_comm_t *comm, int rank, bool waits, char *text, size_t bytes)
 {
     const halay_context_t *ctx = comm->context;
-    if (hly_orphan_from(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank))))
+    const struct hly_call_desc *early =
+        hly_orphan_from(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
+    if (early && early->flags & HLY_CALL_PAIR)
+        snprintf(text, bytes,
+                 "has not made this call: it sends to rank %d of the job, which has not called "
+                 "halay_recv; of two ranks that send to each other one receives first, or both use "
+                 "halay_isend",
+                 ctx->info.rank);
+    else if (early)
         snprintf(text, bytes,
                  "has not made this call, but calls on a communicator that rank %d of the job does "
                  "not have: all ranks must make communicators of one parent in the same order",

@@ -322,6 +322,10 @@ static bool is_verdict(const halay_comm_t *comm, const struct hly_verdict_wire *
     bool sound = v->cause >= HLY_CAUSE_PEER && v->cause <= HLY_CAUSE_DEADLINE && v->code < 0 &&
                  v->code >= HALAY_EREVOKED && v->rank >= -1 && v->rank < comm->nranks &&
                  v->other >= -1 && v->other < comm->nranks;
+    /* Ranks are out of step since a call that was made when they were not: in reach of the window.
+     */
+    sound = sound && (!v->of || (v->of - 1 <= UINT32_MAX &&
+                                 (int32_t)((uint32_t)(v->of - 1) - comm->oldest) < HLY_SLOTS));
     for (int i = 0; i < HLY_PRESENT_MAX; i++)
         sound = sound && v->present[i] <= (uint32_t)comm->nranks;
     for (int i = 0; i < HLY_GONE_MAX; i++)

@@ -24,6 +24,7 @@
 #define NOTICES_MOST 12
 #define NAMED_MOST   4 /* in one notice */
 #define HELPERS_MOST 8
+#define DEAD_MOST    16 /* processes that are looked at each time, whether they are dead */
 
 struct waiting { /* a call, or an agreement */
     halay_comm_t *comm;
@@ -442,9 +443,10 @@ static void judge(const struct waiting *w, const struct hly_awaited *a)
 
 /*
  * A transport tells of the death of peers only, and those that await the dead one may be in the
- * program's code. So who waits for long looks at all processes of its node now and then, also at
- * those that it knows to be gone, and has no step with. Who has exited may have done its part, and
- * finalized: only a signal counts.
+ * program's code. So who waits for long looks at processes of its node now and then, also at those
+ * that it knows to be gone, and has no step with: at a few of them each time, from the one behind
+ * it on, so that all who wait together look at each soon, and none reads much. Who has exited may
+ * have done its part, and finalized: only a signal counts.
  */
 static void look_for_dead(const struct waiting *w, struct hly_patience *p)
 {
@@ -452,11 +454,16 @@ static void look_for_dead(const struct waiting *w, struct hly_patience *p)
     if (w->now < p->dead_ns || (w->call && w->call->state != HLY_RUNNING))
         return;
     p->dead_ns = w->now + AGAIN_NS;
-    for (int rank = 0; rank < comm->nranks; rank++) {
+    for (int i = 0, looked = 0; i < comm->nranks && looked < DEAD_MOST; i++) {
         halay_place_t place;
         struct hly_verdict_wire v;
+        const uint32_t next = (uint32_t)comm->rank + 1 + p->dead_next++;
+        const int rank = (int)(next % (uint32_t)comm->nranks);
         if (rank == comm->rank || !place_of(comm, rank, &place) ||
-            place.node != comm->context->info.node || !hly_process_was_killed(&place.process))
+            place.node != comm->context->info.node)
+            continue;
+        looked++;
+        if (!hly_process_was_killed(&place.process))
             continue;
         if (!w->call) {
             hly_accord_lost(comm, rank);

@@ -54,6 +54,7 @@ struct hly_patience {
     uint64_t started_ns;                  /* of the call: what follows is of that one */
     uint64_t moved_ns, moved;             /* its last progress, and a measure of it */
     uint64_t look_ns, report_ns, dead_ns; /* next times */
+    uint32_t dead_next;                   /* whom to look at then, from the one behind it on */
     uint32_t notices;                     /* given so far; each after twice the time */
     struct hly_awaited awaited[HLY_AWAITED_MOST];
 };

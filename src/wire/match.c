@@ -360,12 +360,42 @@ static bool orphan_fits(const halay_context_t *ctx, size_t bytes, halay_peer_id_
     return of_peer <= HLY_ORPHANS_SHARE;
 }
 
-bool hly_orphan_from(const halay_context_t *ctx, halay_peer_id_t peer)
+/* No call of its communicator waits for this rank any more: all have ended by their deadline. */
+static bool is_stale(const halay_context_t *ctx, uint64_t came_ns)
 {
-    for (const struct hly_link *l = ctx->orphans.next; l != &ctx->orphans; l = l->next)
-        if (is_same(HLY_OF(l, struct hly_unexpected, link)->peer, peer))
-            return true;
-    return false;
+    return hly_now_ns() - came_ns > 2 * ctx->settings.deadline_ns;
+}
+
+static void take_off(halay_context_t *ctx, struct hly_unexpected *m)
+{
+    hly_link_remove(&m->link);
+    ctx->norphans--;
+    ctx->orphan_bytes -= orphan_size(m->bytes);
+}
+
+/* So communicators that this rank never makes, or has freed long ago, hold no memory for ever, and
+ * say nothing of the ones that it makes. The oldest orphans stand first. */
+static void forget_stale(halay_context_t *ctx)
+{
+    while (!hly_link_empty(&ctx->orphans)) {
+        struct hly_unexpected *m = HLY_OF(ctx->orphans.next, struct hly_unexpected, link);
+        if (!is_stale(ctx, m->came_ns))
+            break;
+        take_off(ctx, m);
+        free(m);
+    }
+    if (ctx->nlost && is_stale(ctx, ctx->lost_ns))
+        ctx->nlost = 0;
+}
+
+const struct hly_call_desc *hly_orphan_from(const halay_context_t *ctx, halay_peer_id_t peer)
+{
+    for (const struct hly_link *l = ctx->orphans.next; l != &ctx->orphans; l = l->next) {
+        const struct hly_unexpected *m = HLY_OF(l, struct hly_unexpected, link);
+        if (is_same(m->peer, peer) && !is_stale(ctx, m->came_ns))
+            return &m->header.call;
+    }
+    return NULL;
 }
 
 bool hly_orphan_lost(const halay_context_t *ctx, uint64_t id)
@@ -384,6 +414,7 @@ static void lose_orphan(halay_context_t *ctx, uint64_t id)
     if (ctx->nlost < HLY_LOST_IDS)
         ctx->lost_ids[ctx->nlost] = id;
     ctx->nlost++;
+    ctx->lost_ns = hly_now_ns();
     hly_log(ctx, HLY_ERROR,
             "others have sent more than fits for a communicator that this rank has not made yet "
             "(at most %u MiB, %u from one rank): calls on it will fail; make communicators on all "
@@ -394,11 +425,13 @@ static void lose_orphan(halay_context_t *ctx, uint64_t id)
 static void keep_orphan(halay_context_t *context, const struct hly_header *h, const void *data,
                         size_t bytes, halay_peer_id_t peer)
 {
+    forget_stale(context);
     const struct hly_link *last = context->orphans.prev;
     if (!orphan_fits(context, bytes, peer) ||
         !keep(context, &context->orphans, h, data, bytes, peer)) {
         lose_orphan(context, h->comm);
     } else if (context->orphans.prev != last) {
+        HLY_OF(context->orphans.prev, struct hly_unexpected, link)->came_ns = hly_now_ns();
         context->norphans++;
         context->orphan_bytes += orphan_size(bytes);
     }
@@ -439,9 +472,7 @@ struct hly_unexpected *hly_orphan_take(halay_comm_t *comm)
         struct hly_unexpected *m = HLY_OF(l, struct hly_unexpected, link);
         if (m->header.comm != comm->id)
             continue;
-        hly_link_remove(&m->link);
-        ctx->norphans--;
-        ctx->orphan_bytes -= orphan_size(m->bytes);
+        take_off(ctx, m);
         return m;
     }
     return NULL;

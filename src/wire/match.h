@@ -15,6 +15,7 @@ struct hly_unexpected {
     struct hly_link link;
     halay_peer_id_t peer;
     struct hly_header header;
+    uint64_t came_ns; /* of an orphan */
     size_t bytes;
     unsigned char data[] __attribute__((aligned(16)));
 };
@@ -37,8 +38,9 @@ void hly_unexpected_forget(struct hly_link *list);
  * are no more. */
 struct hly_unexpected *hly_orphan_take(halay_comm_t *comm);
 void hly_orphan_match(halay_comm_t *comm, struct hly_unexpected *message);
-/* Is there an orphan from this peer? It calls on a communicator that is not made here. */
-bool hly_orphan_from(const halay_context_t *context, halay_peer_id_t peer);
+/* The call of an orphan from this peer, which calls on a communicator that is not made here. NULL:
+ * there is none. */
+const struct hly_call_desc *hly_orphan_from(const halay_context_t *context, halay_peer_id_t peer);
 /* Was an orphan of this communicator dropped for lack of room? */
 bool hly_orphan_lost(const halay_context_t *context, uint64_t id);
 

@@ -9,14 +9,15 @@ trap 'kill "${pid[@]}" 2>/dev/null; wait; rm -rf "$here"' EXIT
 # loss; a newcomer waits, and nobody else is left; all others have ended.
 stopped() { # STATUS ELASTIC-TIMEOUT PLACES EVENTS...
     local slot=${4#*:}
-    job --agents 1 --min-np 1 --elastic-timeout "$2" "${cool[@]}"
+    job --agents 1 --min-np "${least:-1}" --elastic-timeout "$2" "${cool[@]}"
     agent 1 -np "$3" "$JOB_ELASTIC" 30 "${@:4}"
-    ended "$1" head "process ${slot%:*} (pid .* was killed by signal 9 (SIGKILL): it was stopped, and the others have gone on"
+    ended "$1" head "process ${slot%:*} (pid .* was killed by signal 9 (SIGKILL): it was stopped, and the others go on"
     ended "$1" 1
 }
 beside meet stopped 0 100 3 late:0:3 kill:1:5
 beside join stopped 0 10 2 stop:1:5 kill:0:5
 beside last stopped 137 100 2 stop:1:30
+least=2 beside fewer stopped 0 100 2 stop:1:5
 too_few_agents() {
     job --agents 3 --elastic-timeout 6
     agent 1 -np 1 true

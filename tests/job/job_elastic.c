@@ -4,9 +4,9 @@
  * step. Where a call fails it meets the others again; where newcomers wait, or somebody has to
  * leave, all do. Rank 0 has the step and the total that the others go on with, so each that comes
  * to the end has the same total. WHAT happens once to whoever is in the slot: kill, stop,
- * pause (it waits for ever), late, hang (it stops, or waits, when it is to meet the others again), exit (with 3), end (with 0,
- * without halay_finalize), slow (it leaves the others in mid-step, and exits with 3 later), child
- * (it starts a process, and goes on). The file `over` ends the steps.
+ * pause (it waits for ever), late, hang (it stops, or waits, when it is to meet the others again),
+ * exit (with 3), end (with 0, without halay_finalize), slow (it leaves the others in mid-step, and
+ * exits with 3 later), child (it starts a process, and goes on). The file `over` ends the steps.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

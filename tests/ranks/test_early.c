@@ -75,6 +75,41 @@ static halay_comm_t *dup(struct rank *r)
     return comm;
 }
 
+/* All that has come for communicators to be made comes to be as old as that. */
+static void age(struct rank *r, uint64_t by_ns)
+{
+    hly_lock(r->context);
+    for (struct hly_link *l = r->context->orphans.next; l != &r->context->orphans; l = l->next)
+        HLY_OF(l, struct hly_unexpected, link)->came_ns -= by_ns;
+    r->context->lost_ns -= by_ns;
+    hly_unlock(r->context);
+}
+
+/* What nobody waits for any more makes room, and nobody is told of it. */
+static void stale(struct rank *r)
+{
+    const uint64_t deadline_ns = r->context->settings.deadline_ns;
+    const halay_peer_id_t first = hly_peer_id(r->context, 0);
+    flood(r, 77, 0, 12 * MIB);
+    age(r, deadline_ns);
+    flood(r, 78, 1, 1);
+    CHECK(kept(r) >= 12 * MIB && hly_orphan_from(r->context, first), "it is not so old");
+    age(r, deadline_ns);
+    CHECK(!hly_orphan_from(r->context, first), "it is old");
+    flood(r, 79, 1, 1);
+    CHECK(kept(r) < MIB, "%zu bytes", kept(r));
+    for (uint64_t id = 1000; id < 1100; id++) /* more than are known one by one */
+        flood(r, id, 0, 17 * MIB);
+    CHECK(hly_orphan_lost(r->context, 1) && hly_orphan_lost(r->context, 1000), "all are lost");
+    age(r, 3 * deadline_ns);
+    flood(r, 80, 1, 1);
+    CHECK(kept(r) < MIB && !hly_orphan_lost(r->context, 1) && !hly_orphan_lost(r->context, 1000),
+          "that is past");
+    age(r, 3 * deadline_ns);
+    flood(r, ids[0], 0, 1); /* one that will be made */
+    age(r, 3 * deadline_ns);
+}
+
 /* The last rank makes its communicators late. */
 static void all(struct rank *r)
 {
@@ -88,6 +123,7 @@ static void all(struct rank *r)
     }
     meet(r);
     if (late) {
+        stale(r);
         flood(r, ids[0], 0, 12 * MIB);
         CHECK(kept(r) >= 12 * MIB, "it fits");
         flood(r, ids[1], 0, 100 * MIB);

@@ -186,6 +186,30 @@ static void wrong(struct rank *r)
             one_mistake(r, (enum mistake)m, w);
 }
 
+/* What has no place in a group says so, and the group fails. */
+static void no_place(struct rank *r)
+{
+    halay_request_t *started, *group, *none;
+    int64_t x = 1, sum;
+    CHECK(!halay_allreduce_init(&x, &sum, 1, HALAY_INT64, HALAY_SUM, r->world, &started), "init");
+    for (int i = 0; i < 3 && r->nranks > 1; i++) {
+        halay_verdict_t v = {.size = sizeof(v)};
+        CHECK(!halay_group_begin(r->world), "begin");
+        int rc = i == 0 ? halay_request_start(started)
+                 : i == 1
+                     ? halay_barrier_init(r->world, &none)
+                     : halay_isend(&x, 1, HALAY_INT64, (r->rank + 1) % r->nranks, r->world, &none);
+        CHECK(!halay_comm_verdict(r->world, &v), "verdict");
+        CHECK(rc == HALAY_ESTATE && v.code == rc && strstr(v.text, "halay_group_end"), "%d: %s", i,
+              v.text);
+        CHECK(!halay_group_end(r->world, &group), "end");
+        CHECK(halay_request_wait(group) == HALAY_ESTATE, "the group is good");
+    }
+    CHECK(!halay_request_start(started) && !halay_request_wait(started) && sum == r->nranks,
+          "persistent");
+    CHECK(!halay_request_free(started), "free");
+}
+
 static void misuse(struct rank *r)
 {
     halay_request_t *group;
@@ -232,6 +256,7 @@ int main(int argc, char **argv)
         }
         ranks_run(&o, right, NULL);
         ranks_run(&o, misuse, NULL);
+        ranks_run(&o, no_place, NULL);
         if (p > 1)
             ranks_run(&o, wrong, &board);
         pthread_barrier_destroy(&board.barrier);

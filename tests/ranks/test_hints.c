@@ -138,6 +138,19 @@ static void differ(struct rank *r)
     CHECK(rc == HALAY_EMISMATCH, "rank %d: %s", r->rank, halay_strerror(rc));
 }
 
+/* A start has the plan that was made before: so not while there is one. */
+static void persistent(struct rank *r)
+{
+    int32_t in = 1, out = 0;
+    halay_request_t *request;
+    CHECK(!halay_allreduce_init(&in, &out, 1, HALAY_INT32, HALAY_SUM, r->world, &request), "init");
+    int rc = halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, (int)find("ring"));
+    CHECK(rc == HALAY_ESTATE, "%s", halay_strerror(rc));
+    CHECK(!halay_request_free(request), "free");
+    CHECK(!halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, (int)find("ring")), "hint");
+    CHECK(!halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, -1), "none");
+}
+
 /* Not while calls are under way. */
 static void under_way(struct rank *r)
 {
@@ -163,6 +176,7 @@ int main(void)
         options.shm = shm;
         ranks_run(&options, each, NULL);
         ranks_run(&options, all_forms, NULL);
+        ranks_run(&options, persistent, NULL);
         ranks_run(&options, differ, NULL);
         ranks_run(&options, under_way, &barrier);
     }

@@ -200,6 +200,24 @@ static void absent(struct rank *r)
     good(halay_barrier(r->world), "the communicator itself is not broken");
 }
 
+/* Two that send to each other first: who finds it out says what to do. */
+static void both_send(struct rank *r)
+{
+    struct board *b = r->arg;
+    int32_t x = 1;
+    halay_verdict_t *v = &b->verdict[r->rank];
+    v->size = sizeof(*v);
+    good(halay_comm_set_deadline(r->world, 700000000ull), "deadline");
+    b->code[r->rank] = halay_send(&x, 1, HALAY_INT32, 1 - r->rank, r->world);
+    good(halay_comm_verdict(r->world, v), "verdict");
+    pthread_barrier_wait(&b->barrier);
+    CHECK(b->code[0] == HALAY_ETIMEOUT || b->code[1] == HALAY_ETIMEOUT, "%d, %d", b->code[0],
+          b->code[1]);
+    CHECK(strstr(b->verdict[0].text, "halay_isend") || strstr(b->verdict[1].text, "halay_isend"),
+          "rank 0: %s\nrank 1: %s", b->verdict[0].text, b->verdict[1].text);
+    good(halay_barrier(r->world), "the communicator itself is not broken");
+}
+
 /* Rank 1 dies: while it is sent to, while it is waited for, and before the first message. */
 static void dies(struct rank *r)
 {
@@ -263,5 +281,10 @@ int main(int argc, char **argv)
         ranks_run(&o, fns[i % 2], &board);
         pthread_barrier_destroy(&board.barrier);
     }
+    struct board board;
+    struct ranks_options two = {.nranks = 2, .shm = true};
+    pthread_barrier_init(&board.barrier, NULL, 2);
+    ranks_run(&two, both_send, &board);
+    pthread_barrier_destroy(&board.barrier);
     return 0;
 }

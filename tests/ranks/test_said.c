@@ -83,6 +83,13 @@ static void all(struct rank *r)
             v.cause = cause;
             one(r, &v, kinds[k], false);
         }
+        for (int i = 0; i < 4; i++) {
+            static const uint64_t since[] = {1000, (uint64_t)1 << 31, (uint64_t)1 << 40,
+                                             UINT64_MAX};
+            v = good;
+            v.of = since[i];
+            one(r, &v, kinds[k], false);
+        }
         for (int code = 0; code < 2; code++) { /* they would be no error */
             v = good;
             v.code = code;
