@@ -16,7 +16,9 @@ from pathlib import Path
 
 BACKEND, RANKS, RESULTS, *NAMES = sys.argv[1:]
 FOLDER = tempfile.TemporaryDirectory()
-os.environ.update(BACKEND=BACKEND, WORLD_SIZE=RANKS, TEMP_DIR=FOLDER.name, TORCH_SHOW_CPP_STACKTRACES="0")
+os.environ.update(
+    BACKEND=BACKEND, WORLD_SIZE=RANKS, TEMP_DIR=FOLDER.name, TORCH_SHOW_CPP_STACKTRACES="0"
+)
 os.environ.setdefault("DISTRIBUTED_TESTS_DEFAULT_TIMEOUT", "60")
 for _name in ("barrier", "test_dir", "init_dir"):
     os.makedirs(os.path.join(FOLDER.name, _name))

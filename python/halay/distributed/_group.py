@@ -153,6 +153,11 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
     ) -> HalayProcessGroup | None:
         self._usable()
         of = [int(rank) for rank in ranks]
+        if len(set(of)) < len(of) or not 0 <= min(of, default=-1) <= max(of) < self.size():
+            raise ValueError(
+                f"halay new_group: the ranks {of} are not among the {self.size()} of the group, "
+                "each once"
+            )
         if self.rank() not in of:
             return None
         parent = self._job.parent if self._comm == self._job.world else self._comm
