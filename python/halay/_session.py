@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Callable, Protocol, Union
 
-from . import _words
+from . import _variables, _words
 from ._core import TEXT_BYTES, Place, error, ffi, lib, make_context, text_of, verdict_of
 from .errors import (
     LEFT,
@@ -281,6 +281,8 @@ class Session:
         self.members[0] = world
         most, least = self.greatest(self.local_size, -self.local_size)
         self.is_homogeneous = most == -least
+        if _told is None and not self.elastic:
+            self._agreed(_variables.announce(self, self.context, world.comm))
         self._open_trainer(world)
 
     def _open_trainer(self, members: Members) -> None:
@@ -566,6 +568,7 @@ class Session:
             self.stop_timeline()
         for members in reversed(list(self.members.values())):
             self._close_trainer(members)
+        _variables.withdraw(self)
         end = lib.halay_leave if for_good else lib.halay_finalize
         code = int(end(self.context))
         self.pending.clear()

@@ -22,6 +22,8 @@ class HalayError(HorovodInternalError):
     where ranks were renumbered, the number that launcher and log know.
     """
 
+    begins = ""  # the text, where programs look for a word
+
     def __init__(
         self,
         code: int,
@@ -38,7 +40,7 @@ class HalayError(HorovodInternalError):
         self.host = host
         old = "" if of_job in (None, rank) else f" (rank {of_job} of the job)"
         where = "" if rank is None else f" [seen by rank {rank}{old} on {host}]"
-        super().__init__(verdict + where)
+        super().__init__(self.begins + verdict + where)
         self._given = (code, name, verdict, rank, host, of_job)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -48,6 +50,8 @@ class HalayError(HorovodInternalError):
 
 class HalayTimeout(HalayError):
     """The deadline passed. The verdict names who was missing."""
+
+    begins = "Timed out: "
 
 
 class HalayMismatch(HalayError):

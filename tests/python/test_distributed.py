@@ -359,6 +359,7 @@ def rank_groups():
             dist.all_reduce(data, group=group)
             assert data.item() == sum(r + 1 for r in two)
             dist.destroy_process_group(group)
+    rank_groups_of_groups()
     objects = [None] * size
     dist.all_gather_object(objects, {"rank": rank})
     assert objects == [{"rank": r} for r in range(size)]
@@ -374,6 +375,43 @@ def rank_groups():
     assert torch.equal(whole, torch.arange(1.0, size + 1).repeat_interleave(2))
     part = functional.reduce_scatter_tensor(torch.ones(size), "sum", 0, mesh["a"])
     assert part.tolist() == [size]
+
+
+def total(group, rank):
+    data = torch.tensor([rank + 1.0])
+    dist.all_reduce(data, group=group)
+    return data.item()
+
+
+def rank_groups_of_groups():
+    """Only ranks of the larger one make them; then all make others, which still fit."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    larger = dist.new_group([0, 1])
+    if rank < 2:
+        for _ in range(2):
+            mine, _all = dist.new_subgroups(group_size=1, group=larger)
+            assert total(mine, rank) == rank + 1
+            mine, _all = dist.new_subgroups(group_size=2, group=larger)
+            assert total(mine, rank) == 3
+        with pytest.raises(ValueError, match=r"the ranks \[0, 1, 7\] are not among the 2"):
+            larger.new_group([0, 1, 7], datetime.timedelta(seconds=60))
+        turned = larger.new_group([1, 0], datetime.timedelta(seconds=60))
+        assert turned.rank() == 1 - rank and total_of(turned, rank) == 3
+    everyone = dist.new_group(range(size))
+    assert total(everyone, rank) == size * (size + 1) / 2
+    # torch splits where an accelerator is; this is what it calls then.
+    members = [0, 1] if rank < 2 else list(range(2, size))
+    half = dist.group.WORLD.split_group(members)
+    assert total_of(half, rank) == sum(r + 1 for r in members)
+    others = [r for r in range(size) if r != rank]
+    assert dist.group.WORLD.split_group(others) is None and dist.group.WORLD.supports_splitting
+
+
+def total_of(group, rank):
+    """Of a group that torch does not know."""
+    data = torch.tensor([rank + 1.0])
+    group.allreduce([data]).wait()
+    return data.item()
 
 
 def rank_again(cycles):

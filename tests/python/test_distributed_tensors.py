@@ -26,12 +26,11 @@ def views(count, part, rank, size):
     yield memory[part:], memory[part // 2 : part // 2 + part]  # partly before it
 
 
-def every(start, form):
+def every(later, call, *args):
     """A call at once, or by its work."""
-    if form:
-        start(async_op=True).wait()
-    else:
-        start(async_op=False)
+    work = call(*args, async_op=later)
+    if later:
+        work.wait()
 
 
 def rank_in_place():
@@ -42,40 +41,40 @@ def rank_in_place():
         for given, out in views(whole, each, rank, size):
             given.copy_(rows[rank])
             inside = out.data_ptr() - given.data_ptr()
-            every(lambda **o: dist.reduce_scatter_tensor(out, given, **o), form)
+            every(form, dist.reduce_scatter_tensor, out, given)
             assert torch.equal(out, sum(rows).chunk(size)[rank])
             given[inside // 4 :][:each] = rows[rank][inside // 4 :][:each] if inside >= 0 else 0
             if inside >= 0:  # nothing else was touched
                 assert torch.equal(given, rows[rank])
             given.copy_(rows[rank])
-            every(lambda **o: dist.reduce_scatter(out, list(given.chunk(size)), **o), form)
+            every(form, dist.reduce_scatter, out, list(given.chunk(size)))
             assert torch.equal(out, sum(rows).chunk(size)[rank])
         for out, given in views(whole, each, rank, size):
             given.copy_(rows[rank][:each])
-            every(lambda **o: dist.all_gather_into_tensor(out, given, **o), form)
+            every(form, dist.all_gather_into_tensor, out, given)
             assert torch.equal(out, torch.cat([r[:each] for r in rows]))
             given.copy_(rows[rank][:each])
-            every(lambda **o: dist.all_gather(list(out.chunk(size)), given, **o), form)
+            every(form, dist.all_gather, list(out.chunk(size)), given)
             assert torch.equal(out, torch.cat([r[:each] for r in rows]))
             given.copy_(rows[rank][:each])
             parts = list(out.chunk(size)) if rank == 0 else None
-            every(lambda **o: dist.gather(given, parts, 0, **o), form)
+            every(form, dist.gather, given, parts, 0)
             assert rank or torch.equal(out, torch.cat([r[:each] for r in rows]))
         for given, out in views(whole, each, rank, size):
             given.copy_(rows[rank])
             parts = list(given.chunk(size)) if rank == 0 else None
-            every(lambda **o: dist.scatter(out, parts, 0, **o), form)
+            every(form, dist.scatter, out, parts, 0)
             assert torch.equal(out, rows[0].chunk(size)[rank])
         wanted = torch.cat([r.chunk(size)[rank] for r in rows])
         for shift in (0, 1, each):
             memory = torch.zeros(whole + shift)
             given, out = memory[:whole], memory[shift:]
             given.copy_(rows[rank])
-            every(lambda **o: dist.all_to_all_single(out, given, **o), form)
+            every(form, dist.all_to_all_single, out, given)
             assert torch.equal(out, wanted)
             given.copy_(rows[rank])
             outs, ins = list(out.chunk(size)), list(given.chunk(size))
-            every(lambda **o: dist.all_to_all(outs, ins, **o), form)
+            every(form, dist.all_to_all, outs, ins)
             assert torch.equal(out, wanted)
 
     in_place_otherwise()
@@ -173,10 +172,6 @@ def rank_unwritable():
     assert work.wait() and (inference == size).all()
 
 
-def test_unwritable(tmp_path):
-    well(tmp_path, 2, rank_unwritable, env={"HALAY_DEADLINE": "60"})
-
-
 def strange():
     """Tensors without memory of their own, and a word of what is said."""
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -265,17 +260,6 @@ def rank_waited():
     assert hvd.alltoall(late(), name="e").tolist() == [size] * 6
 
 
-def rank_both(which):
-    hvd.init()
-    globals()[which]()
-    hvd.shutdown()
-
-
-@pytest.mark.parametrize("which", ["rank_strange", "rank_waited"])
-def test_strange(tmp_path, which):
-    well(tmp_path, 2, rank_both, which, env={"HALAY_DEADLINE": "60"})
-
-
 def rank_moved_and_scaled():
     moved_bytes()
     scaled_sums()
@@ -335,6 +319,15 @@ def scaled_sums():
             dist.all_reduce(torch.ones(3, dtype=torch.int64), op)
 
 
+def rank_refused_and_taken():
+    for part in (rank_unwritable, rank_moved_and_scaled):
+        part()
+    hvd.init()
+    for part in (rank_strange, rank_waited):
+        part()
+    hvd.shutdown()
+
+
 @pytest.mark.parametrize("nranks", RANKS)
-def test_moved_and_scaled(tmp_path, nranks):
-    well(tmp_path, nranks, rank_moved_and_scaled)
+def test_refused_and_taken(tmp_path, nranks):
+    well(tmp_path, nranks, rank_refused_and_taken, env={"HALAY_DEADLINE": "100"})

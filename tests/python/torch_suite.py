@@ -2,7 +2,8 @@
 """torch's own distributed_test over a back end: torch_suite.py BACKEND RANKS RESULTS [TEST...]
 
 RESULTS becomes a JSON object: for each test "ok", "skipped: REASON" or "failed: TEXT".
-torch's runner starts Python and imports torch anew for each rank of each test. Here they are forked.
+What is skipped for Gloo alone is skipped, whatever the back end. torch's runner starts Python anew
+for each rank of each test; here they are forked.
 """
 
 import json
@@ -16,7 +17,7 @@ from pathlib import Path
 
 BACKEND, RANKS, RESULTS, *NAMES = sys.argv[1:]
 FOLDER = tempfile.TemporaryDirectory()
-os.environ.update(BACKEND=BACKEND, WORLD_SIZE=RANKS, TEMP_DIR=FOLDER.name, TORCH_SHOW_CPP_STACKTRACES="0")
+os.environ.update(BACKEND="gloo", WORLD_SIZE=RANKS, TEMP_DIR=FOLDER.name)
 os.environ.setdefault("DISTRIBUTED_TESTS_DEFAULT_TIMEOUT", "60")
 for _name in ("barrier", "test_dir", "init_dir"):
     os.makedirs(os.path.join(FOLDER.name, _name))
@@ -25,6 +26,8 @@ import torch.multiprocessing  # noqa: E402
 from torch.testing._internal.distributed import distributed_test as suite  # noqa: E402
 
 import halay.distributed  # noqa: E402, F401
+
+suite.BACKEND = BACKEND  # what a test asks from here on
 
 
 class Suite(suite.TestDistBackend, suite.DistributedTest._DistTestBase):
@@ -58,7 +61,7 @@ class Results(unittest.TestResult):
     def addError(self, test, err):
         self._put(test, f"failed: {self._exc_info_to_string(err, test)}")
 
-    addFailure = addError
+    addFailure = addError  # noqa: N815
 
 
 if __name__ == "__main__":

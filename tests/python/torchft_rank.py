@@ -37,6 +37,7 @@ def meet_again_and_again(address, me, folder):
         tensor = torch.full((3,), float(rank))
         group.broadcast([tensor], dist.BroadcastOptions()).wait()
         assert tensor.tolist() == [0.0] * 3
+        add_in_two(group._pg, rank)
     if me == 0:
         os.kill(os.getpid(), 9)
     tensor, began = torch.ones(5), time.monotonic()
@@ -53,6 +54,16 @@ def meet_again_and_again(address, me, folder):
     group.configure(f"{address}/{me}", str(me), 0, 1)
     assert add(group, 7, 1) == 7.0
     group.shutdown()
+
+
+def add_in_two(group, rank):
+    """In a sub-group, which is of the quorum's job, and made by its members."""
+    two = group.new_group([0, 2], PATIENCE) if rank != 1 else None
+    if two is not None:
+        assert two._job is group._job
+        assert add(two, 10**rank, 2) == 101.0
+        two.shutdown()
+        assert not group._job.closed
 
 
 def abort_a_call(group, me, ended):

@@ -10,15 +10,17 @@ names register() as an entry point of the group "torch.backends", which `import 
 newer) calls; TORCH_DEVICE_BACKEND_AUTOLOAD=0 turns that off, and the import above is needed then.
 It loads nothing but this file: the C library is loaded when a process group is made.
 
-The default init_method, env://, wants the variables that torchrun sets. init_method="halay://"
-wants none: rank, size and the store come from Halay, whatever started the ranks (halayrun, srun,
-mpirun, jsrun, torchrun).
+No init_method is needed: where torchrun's variables are not set, rank, size and the store come from
+Halay, whatever started the ranks (halayrun, srun, mpirun, jsrun). init_method="halay://" asks Halay
+in any case.
 """
 
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -37,8 +39,21 @@ def _rendezvous(_: str, **__: object) -> Iterator[tuple[Any, int, int]]:
     yield rendezvous()
 
 
+def _environment(otherwise: Any, url: str, **options: Any) -> Iterator[tuple[Any, int, int]]:
+    """torch's env://. Where a launcher of Halay's has started this process, and neither variables
+    nor the program say which rank it is, Halay does, for any back end."""
+    from ._place import launched
+
+    told = os.environ.get("RANK") or "rank=" in url or "world_size=" in url
+    if told or not launched():
+        yield from otherwise(url, **options)
+    else:
+        yield from _rendezvous(url)
+
+
 def register() -> None:
-    """Makes the back end and halay:// known to torch.distributed. Does nothing the second time."""
+    """Makes the back end and halay:// known to torch.distributed, and env:// ask Halay where torch
+    would not know. Does nothing the second time."""
     import torch.distributed as dist
 
     if not dist.is_available() or "HALAY" in dist.Backend._plugins:
@@ -46,6 +61,8 @@ def register() -> None:
     dist.Backend.register_backend("halay", _make, extended_api=True, devices=["cpu", "cuda"])
     known: Any = import_module("torch.distributed.rendezvous")
     known.register_rendezvous_handler("halay", _rendezvous)
+    handlers = known._rendezvous_handlers
+    handlers["env"] = partial(_environment, handlers["env"])
 
 
 def shrink(timeout: datetime.timedelta | None = None) -> list[int]:

@@ -153,6 +153,11 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
     ) -> HalayProcessGroup | None:
         self._usable()
         of = [int(rank) for rank in ranks]
+        if len(set(of)) < len(of) or not 0 <= min(of, default=-1) <= max(of) < self.size():
+            raise ValueError(
+                f"halay new_group: the ranks {of} are not among the {self.size()} of the group, "
+                "each once"
+            )
         if self.rank() not in of:
             return None
         parent = self._job.parent if self._comm == self._job.world else self._comm
@@ -575,12 +580,25 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         block = opts is not None and not opts.asyncOp
         return self._call(lambda r: lib.halay_ibarrier(self._comm, r), [], None, None, block)
 
+    def monitored_barrier(
+        self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        """A barrier within this time; as every call, it names the ranks that do not come."""
+        before = ffi.new("uint64_t *")
+        self._job.must(lib.halay_comm_deadline(self._comm, before), self._comm)
+        if timeout is not None:
+            self.set_timeout(timeout)
+        try:
+            self.barrier().wait()
+        finally:
+            lib.halay_comm_set_deadline(self._comm, before[0])
+
     # ---------------------------------------------------------------- between two ranks
 
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> HalayWork:
         data = source(_one(tensors, "send")[0], "send")
         kind, at, count = moved_type(data, "send"), address(data), data.numel()
-        comm, to = self._between(peer, tag)
+        comm, to = self._between("send", peer, tag)
         return self._call(
             lambda r: lib.halay_isend(at, count, kind, to, comm, r), tensors, data, comm=comm
         )
@@ -589,7 +607,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         target = Target(_one(tensors, "recv"), "recv")
         data = target.buffer
         kind, at, count = moved_type(data, "recv"), address(data), data.numel()
-        comm, of = self._between(peer, tag)
+        comm, of = self._between("recv", peer, tag)
         return self._call(
             lambda r: lib.halay_irecv(at, count, kind, of, comm, r),
             tensors,
@@ -598,10 +616,15 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
             comm=comm,
         )
 
-    def _between(self, peer: int, tag: int) -> tuple[Any, int]:
+    def _between(self, call: str, peer: int, tag: int) -> tuple[Any, int]:
         """Where these two ranks send with this tag, and the peer's rank there: sends and receives
         meet in the order of the calls, so each tag but 0 has a communicator of its own."""
-        if tag == 0 or not 0 <= peer < self.size() or peer == self.rank():
+        if peer == self.rank() or not 0 <= peer < self.size():
+            raise ValueError(
+                f"halay {call}: rank {peer} is not another rank of the {self.size()} of the group; "
+                f"this is rank {self.rank()}. Within a rank copy the tensor: output.copy_(input)"
+            )
+        if tag == 0:
             return self._comm, peer
         comm = self._tags.get((peer, tag))
         if comm is None:

@@ -21,7 +21,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from .. import _words
+from .. import _variables, _words
 from .._core import Place, error, ffi, lib, make_context, text_of
 from ..errors import HalayError
 
@@ -75,6 +75,8 @@ class Job:
             # Nobody makes calls on this one. shrink() revokes it, so that ranks come which are in
             # none of its caller's groups.
             self.leaves = self.dup(self.world)
+            if place is None:
+                self.must(_variables.announce(self, self.context, self.parent), self.parent)
         except BaseException:
             lib.halay_finalize(self.context)
             raise
@@ -89,7 +91,7 @@ class Job:
         topology.size = ffi.sizeof("halay_topology_t")
         self.must(lib.halay_context_topology(self.context, topology))
         self.rank, self.size = int(topology.rank), int(topology.nranks)
-        self.host = text_of(topology.host)
+        self.host, self.nnodes = text_of(topology.host), int(topology.nnodes)
         self.of_job = self.rank
         self._verdict = ffi.new("halay_verdict_t *")
 
@@ -286,6 +288,7 @@ class Job:
             lib.halay_context_wake(self.context)
             time.sleep(0.001)
         self.finalized = True
+        _variables.withdraw(self)
         lib.halay_finalize(self.context)
         for work in left:
             work.complete(lib.HALAY_ESTATE)

@@ -15,18 +15,31 @@ from typing import Any
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from .._core import Place
+from .._variables import near
 
 KEY = "halay"
-# A launcher that Halay asks itself; the variables of torchrun are RANK and WORLD_SIZE.
-LAUNCHERS = ("HALAY_MEET", "PMIX_NAMESPACE", "RANK", "WORLD_SIZE")
+
+
+def launched() -> bool:
+    """Whether a launcher that Halay asks itself has started this process."""
+    if os.environ.get("HALAY_LAUNCHER") == "none":
+        return False
+    return any(map(os.environ.get, ("HALAY_MEET", "PMIX_NAMESPACE")))
 
 
 def given(options: Any) -> Place | None:
-    """None: a launcher says who this process is, or it is alone."""
-    by_launcher = os.environ.get("HALAY_LAUNCHER") != "none" and any(map(os.environ.get, LAUNCHERS))
-    if options.group_size == 1 or by_launcher:
+    """None: a launcher says who this process is, or it is alone.
+
+    torchrun's variables say it, too, if both are there and are what torch was told: programs that
+    start their ranks themselves, as Lightning, set one of them, or have those of their parent.
+    """
+    rank, size = options.group_rank, options.group_size
+    variables = [os.environ.get(name) for name in ("RANK", "WORLD_SIZE")]
+    if launched() or variables == [str(rank), str(size)]:
         return None
-    return meet(options.store, options.group_rank, options.group_size)
+    if size == 1 and not any(variables):
+        return None
+    return meet(options.store, rank, size)
 
 
 def meet(store: Store, rank: int, size: int) -> Place:
@@ -44,21 +57,9 @@ def _address(store: Store) -> str:
     """A host and a port of this process that all who have the store reach."""
     while isinstance(store, PrefixStore):
         store = store.underlying_store
-    host = _near(getattr(store, "host", ""), getattr(store, "port", 0))
+    host = near(getattr(store, "host", ""), getattr(store, "port", 0))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as one:
         one.bind((host, 0))
         port = one.getsockname()[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _near(host: str, port: int) -> str:
-    """This host's address towards the store's; without one, towards anywhere; else loopback."""
-    to = (host, port) if host else ("192.0.2.1", 9)  # nothing is sent
-    try:
-        family, _, _, _, at = socket.getaddrinfo(*to, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(at)
-            return str(probe.getsockname()[0])
-    except OSError:
-        return "127.0.0.1"

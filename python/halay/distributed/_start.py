@@ -11,6 +11,7 @@ from typing import Any
 from torch._C._distributed_c10d import Store, TCPStore
 
 from .._core import ffi, lib
+from .._variables import reached_at
 from ._group import HalayProcessGroup
 from ._job import Job, is_joined, job, join, leave
 from ._place import given
@@ -91,15 +92,13 @@ def rendezvous() -> tuple[Store, int, int]:
     text = ffi.new("char[]", ADDRESS_BYTES)
     store = None
     if found.rank == 0:
-        reason = _unresolved(found.host)
+        host = reached_at(found.host, found.nnodes)
+        reason = _unresolved(host)
         if not reason:
-            store = _store(found.host, 0, found.size, True)
-        told = f"{found.host}:{store.port:05d}" if store else f"!{reason}"
+            store = _store(host, 0, found.size, True)
+        told = f"{host}:{store.port:05d}" if store else f"!{reason}"
         ffi.memmove(text, told.encode()[: ADDRESS_BYTES - 1], min(len(told), ADDRESS_BYTES - 1))
-    request = ffi.new("halay_request_t **")
-    code = lib.halay_ibroadcast(text, ADDRESS_BYTES, lib.HALAY_UINT8, 0, found.parent, request)
-    if code == 0:
-        code = lib.halay_request_wait(request[0])
+    code = lib.halay_broadcast(text, ADDRESS_BYTES, lib.HALAY_UINT8, 0, found.parent)
     found.must(code, found.parent)
     if store is None:
         told = ffi.string(text).decode(errors="replace")
@@ -108,4 +107,6 @@ def rendezvous() -> tuple[Store, int, int]:
         if reason:
             raise RuntimeError(reason)
         store = _reach(found, host, int(port))
+    # Rank 0 may end at once, and its store with it.
+    found.must(lib.halay_barrier(found.parent), found.parent)
     return store, found.rank, found.size
