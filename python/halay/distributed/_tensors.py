@@ -102,6 +102,18 @@ def same_type(tensors: Sequence[torch.Tensor], call: str) -> None:
         )
 
 
+def check_memory(tensor: torch.Tensor) -> None:
+    """Refuses a tensor whose storage has become too small for it: torch would write behind it."""
+    if tensor.numel() == 0:
+        return
+    last = tensor.storage_offset() + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
+    if (last + 1) * tensor.element_size() > tensor.untyped_storage().nbytes():
+        raise RuntimeError(
+            f"halay: the memory of a result, a tensor of shape {tuple(tensor.shape)}, was given "
+            "back before the call was done: keep it until wait() has returned"
+        )
+
+
 class Target:
     """Where a result goes: the tensor's own memory, or a buffer that is copied to it at the end."""
 
@@ -125,6 +137,7 @@ class Target:
         with torch.no_grad():
             for tensor in self.tensors:
                 part = self.buffer.narrow(0, at, tensor.numel())
+                check_memory(tensor)
                 tensor.detach().copy_(part.view(tensor.shape))
                 at += tensor.numel()
 
