@@ -310,6 +310,7 @@ int halay_comm_agree(halay_comm_t *comm, int *flag);
 int halay_comm_shrink(halay_comm_t *comm, halay_comm_t **survivors);
 int halay_comm_failed(halay_comm_t *comm, int ranks[], int *n);
 int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns);
+int halay_comm_deadline(halay_comm_t *comm, uint64_t *deadline_ns);
 int halay_iallgather(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm,
                      halay_request_t **request);
 int halay_ireduce_scatter(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,

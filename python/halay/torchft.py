@@ -57,7 +57,8 @@ class ProcessGroupHalay(_Base):  # type: ignore[misc]  # torchft has no types fo
         """Ends the calls that are under way, with HalayRevoked, here and on the others."""
         pg = self._pg
         if pg is not None and not pg._job.closed:
-            lib.halay_comm_revoke(pg._comm)
+            for comm in pg._comms():
+                lib.halay_comm_revoke(comm)
         super().abort(errored)
 
     def shutdown(self) -> None:

@@ -96,12 +96,6 @@ def rank_batch_norm():
     assert torch.allclose(host(ours.running_mean), plain.running_mean, atol=1e-6)
 
 
-class _Future(torch.futures.Future):
-    """Torch without CUDA makes none for its devices."""
-
-    devices: list[set[torch.device]] = []  # noqa: RUF012
-
-
 def streams_change(group, base, step):
     """Calls behind several streams, under way at once, by themselves and in a bundle. Their values
     come late."""
@@ -133,10 +127,13 @@ def rank_distributed():
     import torch.distributed as dist
 
     from halay.distributed import _tensors, _work
+    from halay.distributed._callbacks import HalayFuture
 
-    def make(devices):
-        _Future.devices.append(devices)
-        return torch.futures.Future()
+    made_of = []
+
+    def make(job, devices):
+        made_of.append(devices)
+        return HalayFuture(job, [])  # torch without CUDA makes none for its devices
 
     def finish(target):
         """As Target.finish(): torch without CUDA refuses copy_()."""
@@ -159,7 +156,7 @@ def rank_distributed():
     work = group.allreduce([x])
     future = work.get_future()
     assert work.wait() and future.wait()[0] is x
-    assert _Future.devices == [{DEVICE}] and len(waits) == before
+    assert made_of == [{DEVICE}] and len(waits) == before
     assert torch.equal(host(x), base * nranks * (nranks + 1) / 2)
     outs = [cuda(torch.zeros(6)) for _ in range(nranks)]  # not one piece: copied at the end
     assert not used

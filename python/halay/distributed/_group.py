@@ -21,6 +21,7 @@ from torch.distributed.constants import default_pg_timeout
 from .. import _tensors
 from .._core import ffi, lib
 from . import _job
+from ._callbacks import here
 from ._sparse import all_reduce as all_reduce_sparse
 from ._tensors import (
     IN_PLACE,
@@ -42,6 +43,12 @@ from ._tensors import (
 from ._work import HalayWork
 
 MOST_TAGS = 4096
+BETWEEN_TWO = ("send", "recv")
+STARTS_NOTHING = (
+    *("getBackendName", "name", "setGroupName", "getGroupName", "setGroupDesc", "getGroupDesc"),
+    *("get_group_store", "_get_backend", "_set_default_timeout", "set_timeout", "new_group"),
+    *("revoke", "shutdown", "abort"),
+)
 
 Tensors = Sequence[torch.Tensor]
 Finish = Optional[Callable[[], None]]
@@ -54,8 +61,9 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
     """Ranks of the job, and their communicator."""
 
     def __init__(
-        self, store: c10d.Store, job: _job.Job, comm: Any, timeout: datetime.timedelta
+        self, store: c10d.Store, job: _job.Job, comm: Any, timeout: datetime.timedelta | None
     ) -> None:
+        """timeout: None if the communicator has one that stays."""
         rank, size = ffi.new("int *"), ffi.new("int *")
         job.must(lib.halay_comm_rank(comm, rank))
         job.must(lib.halay_comm_size(comm, size))
@@ -69,12 +77,14 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self._tags: dict[tuple[int, int], Any] = {}  # communicators, by peer and tag
         self._bundle: HalayWork | None = None  # of calls that are one, and
         self._starts: list[Callable[[Any], int]] = []  # what starts each, when all are known
+        self._inner: HalayProcessGroup | None = None  # of the same ranks: for callbacks
+        self._is_inner = False
         # Calls on CUDA tensors stand behind a stream of the group's own, which is made to wait for
         # the program's: so it never has to be changed while calls are under way.
         self._stream: Any = None
         self._behind = False  # the communicator is behind it
         # The library's own setting of a deadline wins over torch's default of 30 minutes.
-        if not os.environ.get("HALAY_DEADLINE"):
+        if timeout is not None and not os.environ.get("HALAY_DEADLINE"):
             self.set_timeout(timeout)
 
     # ---------------------------------------------------------------- what torch asks of a group
@@ -122,7 +132,9 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
         nanoseconds = max(1, int(timeout.total_seconds() * 1e9))
-        self._job.must(lib.halay_comm_set_deadline(self._comm, nanoseconds))
+        for group in (self, self._inner):
+            if group is not None:
+                self._job.must(lib.halay_comm_set_deadline(group._comm, nanoseconds))
 
     def new_group(
         self,
@@ -169,9 +181,13 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         made.barrier().wait()  # a rank that does not come is named here
         return made
 
+    def _comms(self) -> list[Any]:
+        inner = self._inner._comms() if self._inner is not None else []
+        return [self._comm, *self._tags.values(), *inner]
+
     def revoke(self) -> None:
         """Ends all calls on it, on all ranks."""
-        for comm in (self._comm, *self._tags.values()):
+        for comm in self._comms():
             self._job.revoke(comm)
 
     def shutdown(self) -> None:
@@ -179,7 +195,9 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         if self._left:
             return
         self._left = True
-        for comm in (self._comm, *self._tags.values()):
+        if self._inner is not None:
+            self._inner._left = True
+        for comm in self._comms():
             if not self._job.closed and comm != self._job.world:
                 lib.halay_comm_free(comm)  # HALAY_ESTATE: calls are under way; the job frees it
         _job.leave(self._job)
@@ -188,6 +206,24 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self.shutdown()
 
     # ---------------------------------------------------------------- one call
+
+    def _placed(self, name: str) -> HalayProcessGroup:
+        """The group that makes a call. A callback's calls come in the order of the callbacks, and
+        all but a send or receive on a communicator that the program's other calls do not use."""
+        turn = here.turn
+        if turn is None or self._is_inner or name in STARTS_NOTHING:
+            return self
+        self._usable()
+        turn.order.wait(turn, self._comm)
+        if name in BETWEEN_TWO and (self._inner is None or self._inner._bundle is None):
+            return self
+        if self._inner is None:
+            with self._job.use(self._comm):
+                comm = self._job.group(self._comm, list(range(self.size())), "callbacks")
+            self._inner = HalayProcessGroup(self._store, self._job, comm, None)
+            self._inner._is_inner = True
+            self._inner._names = self._names
+        return self._inner
 
     def _call(
         self,
@@ -650,7 +686,10 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
 
 def _outermost(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """What torch calls: outside of its graphs. A profiler sees it."""
-    outside = _tensors.outside_graph(method)
+
+    @_tensors.outside_graph
+    def outside(group: HalayProcessGroup, *args: Any, **options: Any) -> Any:
+        return method(group._placed(name), *args, **options)
 
     @wraps(method)
     def call(*args: Any, **options: Any) -> Any:

@@ -7,8 +7,8 @@ or nowhere, when it is done. A thread, the mover, sleeps in halay_context_progre
 is not empty, and completes what it finds done; a caller in wait() takes its request out and makes
 progress itself, so that no thread has to be woken for it.
 
-Callbacks of a future run in the thread that completes it, and may wait for another call's future.
-So each future has a thread of its own then, and the mover is another one.
+Callbacks of a future may wait for another call's future. So each callback has a thread of its own
+while it runs, and so has each future that is told, and the mover is another one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import collections
 import hashlib
+import heapq
 import os
 import threading
 import time
@@ -24,12 +25,15 @@ from typing import TYPE_CHECKING, Any
 from .. import _variables, _words
 from .._core import Place, error, ffi, lib, make_context, text_of
 from ..errors import HalayError
+from ._callbacks import Order, Task
 
 if TYPE_CHECKING:
     from ._work import HalayWork
 
 SLEEP_NS = 1_000_000_000
-MOST_THREADS = 256  # of which all but the mover may be in callbacks that wait
+MOST_THREADS = 256  # of which all but the mover may be in what waits;
+MOST_LEFT = 1024  # works that nobody has waited for
+MOST_CALLBACKS = 200  # of these that run beside the one whose turn it is to make calls
 JOIN_S = 5.0
 
 _lock = threading.Lock()
@@ -62,8 +66,10 @@ class Job:
         self.users = 0
         self.closed = False  # no call begins any more;
         self.finalized = False  # the context is gone
-        self.lock = threading.Condition()
+        self.inner = threading.RLock()
+        self.lock = threading.Condition(self.inner)  # of threads that have nothing to do
         self.pending: dict[int, HalayWork] = {}
+        self.left: collections.deque[HalayWork] = collections.deque(maxlen=MOST_LEFT)
         self.uses: list[tuple[int, Any]] = []  # of threads, on communicators
         self.context = make_context(place, share=place is None)
         try:
@@ -85,6 +91,9 @@ class Job:
         self._threads: list[threading.Thread] = []
         self._idle = 0  # of these
         self._untold: collections.deque[HalayWork] = collections.deque()  # futures of what is done
+        self.order = Order(self)
+        self._tasks: list[Task] = []  # a heap: callbacks of futures that are done
+        self._running = 0  # callbacks
 
     def _read_topology(self) -> None:
         topology = ffi.new("halay_topology_t *")
@@ -205,7 +214,7 @@ class Job:
         with self.lock:
             if not self.closed:
                 self.pending[id(work)] = work
-                self._call_threads()
+                self.call_threads()
                 lib.halay_context_wake(self.context)
                 return
         work.complete(lib.HALAY_ESTATE)
@@ -215,40 +224,69 @@ class Job:
         with self.lock:
             return self.pending.pop(id(work), None) is not None
 
-    def _call_threads(self) -> None:
-        """Under the lock: somebody moves on what is pending, and somebody tells each future."""
-        need = len(self._untold) + int(self._mover is None and bool(self.pending))
+    def ready(self, task: Task) -> None:
+        """The future of a callback is done: a thread of the job runs it."""
+        with self.lock:
+            over = self.closed or self.pid != os.getpid()
+            if not over:
+                heapq.heappush(self._tasks, task)
+                self.call_threads()
+        if over:
+            task.run()
+
+    def call_threads(self) -> None:
+        """Under the lock: somebody moves on what is pending, somebody tells each future, and
+        somebody runs each callback."""
+        tasks = len(self._tasks) if self._may_run() else 0
+        need = len(self._untold) + tasks + int(self._mover is None and bool(self.pending))
         self.lock.notify(min(need, self._idle))
         for _ in range(self._idle, min(need, MOST_THREADS - len(self._threads))):
             self._idle += 1
             self._threads.append(threading.Thread(target=self._run, name="halay", daemon=True))
             self._threads[-1].start()
 
+    def _may_run(self) -> bool:
+        """Whether a thread may be given to the first callback: others may wait for that one."""
+        if not self._tasks or self._running < MOST_CALLBACKS:
+            return bool(self._tasks)
+        return self.closed or self.order.may_call(self._tasks[0].turn)
+
     def _run(self) -> None:
         me = threading.get_ident()
         while True:
-            told = None
+            told, task = None, None
             with self.lock:
-                while not (self.closed or self._untold or (self.pending and self._mover is None)):
+                while not (
+                    self.closed
+                    or self._untold
+                    or self._may_run()
+                    or (self.pending and self._mover is None)
+                ):
                     self.lock.wait()
                 self._idle -= 1
                 if self._untold:
                     told = self._untold.popleft()
+                elif self._may_run():
+                    task = heapq.heappop(self._tasks)
+                    self._running += 1
                 elif self.closed:
                     return
                 else:
                     self._mover = me
-                self._call_threads()
+                self.call_threads()
             if told is not None:
                 told.tell()
+            elif task is not None:
+                task.run()
             while self._mover == me:
                 lib.halay_context_progress(self.context, SLEEP_NS)
                 self.reap()
                 with self.lock:
-                    if self._untold or self.closed or not self.pending:
+                    if self._untold or self._tasks or self.closed or not self.pending:
                         self._mover = None
             with self.lock:
                 self._idle += 1
+                self._running -= int(task is not None)
 
     def reap(self) -> None:
         """Completes what is done. Threads of the job tell the futures."""
@@ -264,7 +302,9 @@ class Job:
             with self.lock:
                 self._untold.extend(heard)
                 if self._mover != threading.get_ident():  # it takes one itself, and calls others
-                    self._call_threads()
+                    self.call_threads()
+        for work, _ in done:
+            work.raise_interrupt()
 
     def use(self, comm: Any) -> _Use:
         """Around what a thread that is not the job's own does in the library."""
@@ -282,6 +322,7 @@ class Job:
             left, self.pending = list(self.pending.values()), {}
             uses = list(self.uses)
             self.lock.notify_all()
+            self.order.close()
         for _, comm in uses:
             lib.halay_comm_revoke(comm)
         while self._is_used():
@@ -289,6 +330,7 @@ class Job:
             time.sleep(0.001)
         self.finalized = True
         _variables.withdraw(self)
+        self.left.clear()
         lib.halay_finalize(self.context)
         for work in left:
             work.complete(lib.HALAY_ESTATE)

@@ -150,8 +150,21 @@ def same_type(tensors: Sequence[torch.Tensor], call: str) -> None:
         )
 
 
+def check_memory(tensor: torch.Tensor) -> None:
+    """Refuses a tensor whose storage has become too small for it: torch would write behind it."""
+    if tensor.numel() == 0:
+        return
+    last = tensor.storage_offset() + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
+    if (last + 1) * tensor.element_size() > tensor.untyped_storage().nbytes():
+        raise RuntimeError(
+            f"halay: the memory of a result, a tensor of shape {tuple(tensor.shape)}, was given "
+            "back before the call was done: keep it until wait() has returned"
+        )
+
+
 def put(values: torch.Tensor, place: torch.Tensor) -> None:
     """Copies values to a place, in which they may be already, or in part. No autograd."""
+    check_memory(place)
     if values.data_ptr() == place.data_ptr():
         return
     if values.is_contiguous() and place.is_contiguous() and _tensors.overlap(values, place):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Callable
@@ -13,22 +14,37 @@ import torch.distributed as dist
 
 from .. import _tensors
 from .._core import lib
-from ..errors import HalayError, HalayTimeout
+from ..errors import HalayTimeout
+from ._callbacks import HalayFuture
 from ._job import Job
 from ._tensors import cuda_tensors
 
 SLICE_NS = 20_000_000
+MOST_LEFT_ELEMENTS = 4096  # of the results of a work that Python has dropped
 
 
-def make_future(devices: set[torch.device]) -> torch.futures.Future[Any]:
+def make_future(job: Job, devices: set[torch.device]) -> HalayFuture:
     """What waits for it uses the values on streams of these devices."""
-    if not devices:
-        return torch.futures.Future()
-    return torch.futures.Future(devices=sorted(devices, key=str))
+    return HalayFuture(job, sorted(devices, key=str))
+
+
+class _Last(threading.local):
+    work: HalayWork | None = None  # that this thread has waited for
+
+
+_last = _Last()
 
 
 class HalayWork(dist.Work):
-    """Completes once: by the caller that waits for it, or by the job's thread."""
+    """Completes once: by the caller that waits for it, or by the job's thread.
+
+    C++ code can keep a work that Python has dropped (DDP does in join()), but not its Python half,
+    without which torch's wait() never returns. So a work that nobody has waited for, and whose
+    future nobody has, stays for a while: the job keeps the last MOST_LEFT of them. C++ asks for the
+    future right after it has waited, so each thread also keeps the last one that it waited for.
+    """
+
+    _owed = False  # nobody has waited for it, or has its future
 
     def __init__(self, job: Job, comm: Any) -> None:
         super().__init__()
@@ -42,10 +58,19 @@ class HalayWork(dist.Work):
         self._keep: list[object] = []
         self._finish: list[Callable[[], None]] = []
         self._touched: list[torch.Tensor] = []  # by what is done then
-        self._error: HalayError | None = None
+        self._error: BaseException | None = None
         self._done = False
-        self._future: torch.futures.Future[Any] | None = None
-        self._visible: torch.futures.Future[Any] | None = None
+        self._future: HalayFuture | None = None
+        self._owed = True
+
+    def __del__(self) -> None:
+        if self._owed and not self.job.closed:
+            if not self._is_small():
+                self.results = []
+            self.job.left.append(self)
+
+    def _is_small(self) -> bool:
+        return sum(map(torch.numel, self.results)) <= MOST_LEFT_ELEMENTS
 
     @classmethod
     def done(cls, job: Job, comm: Any, results: Sequence[torch.Tensor]) -> HalayWork:
@@ -70,12 +95,16 @@ class HalayWork(dist.Work):
             self.tell()
 
     def finish(self, code: int) -> bool:
-        """complete() but for its future. Whether there is one, which is to be told then."""
-        failed = None
-        if code == 0:
-            self._copy()
-        else:
-            failed = self.job.error(code, self.comm)
+        """complete() but for its future. Whether there is one, which is to be told then. What is
+        raised here is this work's error, and nobody else's."""
+        failed: BaseException | None = None
+        try:
+            if code == 0:
+                self._copy()
+            else:
+                failed = self.job.error(code, self.comm)
+        except BaseException as caught:
+            failed = caught
         with self.job.lock:
             self._error = failed
             self._done = True
@@ -83,6 +112,11 @@ class HalayWork(dist.Work):
         self.request = None
         self._keep, self._finish, self._touched = [], [], []
         return future is not None
+
+    def raise_interrupt(self) -> None:
+        """Ctrl-C in finish() is also for the program, which may not ask for this work."""
+        if self._error is not None and not isinstance(self._error, Exception):
+            raise self._error
 
     def _copy(self) -> None:
         """Results to where they belong: in the stream, which those who wait have theirs wait for.
@@ -96,10 +130,10 @@ class HalayWork(dist.Work):
             self._copied = self.stream.record_event()
 
     def tell(self) -> None:
-        """The future, whose callbacks run here."""
+        """The future."""
         assert self._future is not None
         with _tensors.on(self.stream):  # behind which its values are
-            self._future.set_result(self.results)
+            self._future.settle(self.results, self._error)
 
     def _arrive(self) -> bool:
         """At the end of a wait."""
@@ -115,6 +149,9 @@ class HalayWork(dist.Work):
 
     def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
         """Until it is complete; raises Halay's verdict if it failed."""
+        if self._owed:
+            self._owed = False
+            _last.work = self if self._is_small() else None
         if self._done:
             return self._arrive()
         self.job.usable()
@@ -153,26 +190,20 @@ class HalayWork(dist.Work):
     def is_success(self) -> bool:
         return self._done and self._error is None
 
-    def exception(self) -> HalayError | None:
+    def exception(self) -> BaseException | None:
         return self._error
 
     def result(self) -> list[torch.Tensor]:
         return self.results
 
-    def get_future(self) -> torch.futures.Future[Any]:
-        """Of the list of result tensors. The error in it is a real one in C++ too: a callback that
-        raises makes one, Future.set_exception() does not."""
+    def get_future(self) -> HalayFuture:
+        """Of the list of result tensors."""
         with self.job.lock:
-            if self._visible is not None:
-                return self._visible
-            future = make_future(self.devices)
-            visible = future.then(self._value)
-            self._future, self._visible = future, visible
+            if self._future is not None:
+                return self._future
+            self._owed = False
+            self._future = make_future(self.job, self.devices)
             done = self._done
         if done:  # else finish() sees the future
             self.tell()
-        return visible
-
-    def _value(self, _: torch.futures.Future[Any]) -> list[torch.Tensor]:
-        self._outcome()
-        return self.results
+        return self._future
