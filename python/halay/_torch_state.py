@@ -52,7 +52,8 @@ def _counts(optimizer: Any) -> list[tuple[str, list[int]]]:
 def _untyped(storage: Any) -> Any:
     if isinstance(storage, torch.UntypedStorage):
         return storage
-    return getattr(storage, "_untyped_storage", None) or storage.untyped()  # torch 1.13
+    found = getattr(storage, "_untyped_storage", None)
+    return storage.untyped() if found is None else found  # torch 1.13
 
 
 def _memory(tensor: torch.Tensor) -> int | None:
