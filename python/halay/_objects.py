@@ -9,13 +9,9 @@ from typing import Any
 
 from . import _session
 from ._core import error, ffi, lib
+from ._pickles import dumps
 from ._process_sets import ProcessSet, global_process_set, members_of, root_among
 from ._session import Members
-
-try:
-    from cloudpickle import dumps as _dumps  # type: ignore[import-untyped,unused-ignore]
-except ImportError:
-    _dumps = pickle.dumps
 
 _LENGTH_BYTES = 8
 
@@ -57,7 +53,7 @@ def broadcast_object(
     prefix = None if name is None else f"{name}.object"
     if at_root:
         try:
-            payload = bytearray(_dumps(obj))
+            payload = bytearray(dumps(obj))
             length[:] = len(payload).to_bytes(_LENGTH_BYTES, "little")
         except Exception as cause:  # the others wait for a length: tell them first
             failure = cause
@@ -79,7 +75,7 @@ def allgather_object(
     """The objects of all ranks, in the order of ranks, pickled."""
     own, failure = bytearray(), None
     try:
-        own = bytearray(_dumps(obj))
+        own = bytearray(dumps(obj))
     except Exception as cause:  # the others wait for it: they get nothing
         failure = cause
     address, shape = _address(own), _shape(len(own))

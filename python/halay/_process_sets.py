@@ -35,6 +35,17 @@ class ProcessSet:
     mpi_comm: Any = None
     _always: int | None = None  # its number, also when there is no job
 
+    def __reduce__(self) -> Any:
+        """Unpickled it is in use where a set of the same ranks is."""
+        return _found, (self._ranks,)
+
+    def __copy__(self) -> ProcessSet:
+        return self
+
+    def __deepcopy__(self, _: Any) -> ProcessSet:
+        """Itself: it names ranks, and a copy would not be known to them."""
+        return self
+
     def _members(self) -> Members | None:
         """What stands behind it; None if it was not added, was removed, or its session is over."""
         if self._number is None or not _session.is_initialized():
@@ -74,8 +85,21 @@ class ProcessSet:
         return f"ProcessSet({shown}, mpi_comm={self.mpi_comm})"
 
 
+def _found(ranks: tuple[int, ...]) -> ProcessSet:
+    made = ProcessSet(ranks)
+    if _session.is_initialized():
+        open_session = _session.session()
+        for members in open_session.members.values():
+            if members.ranks == ranks and members.number != 0:
+                made._number, made._of = members.number, open_session
+    return made
+
+
 class _AllRanks(ProcessSet):
     _always = 0
+
+    def __reduce__(self) -> Any:
+        return "global_process_set"
 
     def _members(self) -> Members | None:
         return _session.session().members[0] if _session.is_initialized() else None

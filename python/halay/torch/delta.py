@@ -16,16 +16,24 @@ from .._process_sets import ProcessSet, members_of
 from .._reductions import Adasum
 from .._tensors import outside_graph
 from .compression import Compressor
+from .front import Front
 from .ops import allreduce_async_
 
 
-class Delta(torch.optim.Optimizer):
+class Delta(Front):
     """What DistributedOptimizer(op=Adasum) puts in front of the user's class."""
 
     _names: list[tuple[str, torch.Tensor]]
     _compression: type[Compressor]
     _process_set: ProcessSet
     backward_passes_per_step: int
+
+    def _made_with(self) -> tuple[Any, ...]:
+        return self._names, self._compression, self._process_set, self.backward_passes_per_step
+
+    def _make_again(self, *made_with: Any) -> None:
+        names, self._compression, self._process_set, passes = made_with
+        self._names, self.backward_passes_per_step = list(names), passes
 
     @property
     def _parameter_names(self) -> dict[torch.Tensor, str]:

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Optional, Union
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Optional, Union
 
 import torch
 
-from .. import _session
+from .. import _session, _torch_state
 from .._basics import rank
 from .._objects import allgather_object, broadcast_object
+from .._tensors import TYPES
 from .ops import broadcast_async_, synchronize
 
 __all__ = [
@@ -37,19 +38,37 @@ def _named(params: Params) -> list[tuple[str | None, torch.Tensor]]:
     return [p if isinstance(p, tuple) else (None, p) for p in params]
 
 
+def _plain(name: str | None, tensor: torch.Tensor) -> Iterator[tuple[str | None, torch.Tensor]]:
+    """The tensor, or those that a subclass is made of, such as one of few bits an element."""
+    inner = getattr(tensor, "__tensor_flatten__", None)
+    if inner is None:
+        yield name, tensor
+        return
+    for attribute in inner()[0]:
+        own = None if name is None else f"{name}.{attribute}"
+        yield from _plain(own, getattr(tensor, attribute))
+
+
 def broadcast_parameters(params: Params, root_rank: int) -> None:
     """Overwrites all ranks' tensors with those of root_rank.
 
     params: model.state_dict(), model.named_parameters(), or tensors in the same order on all
-    ranks. Tensors that are not contiguous are sent through a copy.
+    ranks. Tensors that are not contiguous are sent through a copy; those of types that nothing is
+    reduced in, such as float8, as bytes.
     """
-    out = []
-    for name, tensor in _named(params):
+    named = _named(params)
+    for name, tensor in named:
         if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"broadcast {name!r}: needs a torch.Tensor, not {type(tensor)}")
+            raise TypeError(
+                f"broadcast {name!r}: needs a torch.Tensor, not {type(tensor)}; send other values "
+                "by hvd.broadcast_object(), and set them by model.load_state_dict(strict=False)"
+            )
+    out = []
+    for name, tensor in (piece for pair in named for piece in _plain(*pair)):
         target = tensor.detach()
         sent = target.contiguous()
-        out.append((target, sent, broadcast_async_(sent, root_rank, name)))
+        wire = sent if sent.dtype in TYPES else sent.reshape(-1).view(torch.uint8)
+        out.append((target, sent, broadcast_async_(wire, root_rank, name)))
     for target, sent, handle in out:
         synchronize(handle)
         if sent.data_ptr() != target.data_ptr():
@@ -61,59 +80,56 @@ def hosts() -> list[str]:
     return [str(host) for host in allgather_object(_session.session().host)]
 
 
-class _Slot:
-    """Stands for a tensor in a pickled state."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.shape, self.dtype = tensor.shape, tensor.dtype
-
-
-def _take_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
-    """A copy of value with a _Slot for each tensor; the tensors are appended in order."""
-    if isinstance(value, torch.Tensor):
-        tensors.append(value.detach().cpu().contiguous())
-        return _Slot(tensors[-1])
-    if isinstance(value, dict):
-        return {key: _take_tensors(item, tensors) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_take_tensors(item, tensors) for item in value)
-    return value
-
-
-def _put_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
-    """The reverse: makes a tensor for each _Slot, and appends it."""
-    if isinstance(value, _Slot):
-        tensors.append(torch.empty(value.shape, dtype=value.dtype, device="cpu"))
-        return tensors[-1]
-    if isinstance(value, dict):
-        return {key: _put_tensors(item, tensors) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_put_tensors(item, tensors) for item in value)
-    return value
-
-
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
 ) -> None:
     """Gives all ranks the optimizer state of root_rank: tensors, scalars and options.
 
-    The other ranks need no state of their own: a checkpoint may be read on root_rank alone. Hence
-    no step is faked to make one. What is left of that step: where there was no state, parameters
-    without a gradient get zeros; sparse ones for SparseAdam and for model's sparse embeddings.
+    Types, nesting and what is shared are those of root_rank, whatever the parameters' types; no
+    load_state_dict() casts them. The other ranks need no state of their own: a checkpoint may be
+    read on root_rank alone. Hence no step is faked to make one. What is left of that step: where
+    there was no state, parameters without a gradient get zeros; sparse ones for SparseAdam and for
+    model's sparse embeddings.
     """
     fresh = not optimizer.state
-    tensors: list[torch.Tensor] = []
     at_root = rank() == root_rank
-    skeleton = _take_tensors(optimizer.state_dict(), tensors) if at_root else None
-    skeleton = broadcast_object(skeleton, root_rank)
-    state = None if at_root else _put_tensors(skeleton, tensors)
-    handles = [broadcast_async_(tensor, root_rank) for tensor in tensors]
-    for handle in handles:
-        synchronize(handle)
-    if state is not None:
-        optimizer.load_state_dict(state)
+    packed, failure = None, None
+    if at_root:
+        try:
+            packed = _torch_state.pack(optimizer)
+        except Exception as cause:  # the others wait for it: they are told
+            failure = cause
+    sent = broadcast_object(None if packed is None else packed.head(), root_rank)
+    if sent is not None:
+        failure = _fill(optimizer, packed or sent[0], sent[1], root_rank)
+    for who, text in enumerate(allgather_object(_said(failure))):
+        if text is not None:
+            raise ValueError(f"broadcast_optimizer_state: rank {who}: {text}") from failure
     if fresh:
         _zero_gradients(optimizer, model)
+
+
+def _said(failure: Exception | None) -> str | None:
+    return None if failure is None else f"{type(failure).__name__}: {failure}"
+
+
+def _fill(
+    optimizer: torch.optim.Optimizer, packed: _torch_state.Packed, sizes: list[int], root_rank: int
+) -> Exception | None:
+    """Broadcasts the blocks, so many bytes each, and puts all in where there are none yet."""
+    at_root = rank() == root_rank
+    blocks = [block.cpu() for block in packed.blocks]
+    if not at_root:
+        blocks = [torch.empty(size, dtype=torch.uint8, device="cpu") for size in sizes]
+    _session.session().wait_all([broadcast_async_(block, root_rank) for block in blocks])
+    if at_root:
+        return None
+    packed.blocks = blocks
+    try:
+        _torch_state.put(packed, optimizer)
+    except Exception as failure:
+        return failure
+    return None
 
 
 def _zero_gradients(optimizer: torch.optim.Optimizer, model: torch.nn.Module | None) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from .._tensors import outside_graph
 from ._submit import synchronize
 from .compression import Compression, Compressor
 from .delta import Delta
+from .front import Front, made_of
 from .ops import allreduce_async_, sparse_allreduce_async
 
 _POST_ACCUMULATE = "post_accumulate"  # Tensor.register_post_accumulate_grad_hook, since torch 2.1
@@ -247,12 +249,37 @@ class _Reducer:
             gradient.passes = gradient.passes_left = passes
 
 
-class _Distributed(torch.optim.Optimizer):
+class _Distributed(Front):
     """What DistributedOptimizer puts in front of the user's class."""
 
     _reducer: _Reducer
     _synchronized: bool
     _should_synchronize: bool
+
+    def _reduce_by(
+        self,
+        way: _Way,
+        passes: int,
+        names: list[tuple[str, torch.Tensor]],
+        together: list[list[torch.Tensor]],
+    ) -> None:
+        """together: parameters that are submitted together, as lists."""
+        self._reducer = _Reducer(way, passes)
+        self._synchronized, self._should_synchronize = False, True
+        for name, parameter in names:
+            self._reducer.add(parameter, name, shared=not together)
+        for group in together:
+            self._reducer.group(group)
+
+    def _made_with(self) -> tuple[Any, ...]:
+        reducer = self._reducer
+        groups = {id(g.group): g.group for g in reducer.gradients.values() if len(g.group) > 1}
+        together = [[one.parameter for one in group] for group in groups.values()]
+        names = [(gradient.name, p) for p, gradient in reducer.gradients.items()]
+        return reducer.way, reducer.passes, names, together
+
+    def _make_again(self, *made_with: Any) -> None:
+        self._reduce_by(*made_with)
 
     @property
     def _parameter_names(self) -> dict[torch.Tensor, str]:
@@ -365,7 +392,7 @@ def _names(
             "model.named_parameters()"
         )
     names = [name for name, _ in given]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise ValueError(f"parameter names must be unique; found twice: {', '.join(twice)}")
     known = {parameter: name for name, parameter in given}
@@ -400,16 +427,6 @@ def _grouped(groups: Groups, parameters: list[torch.Tensor]) -> list[list[torch.
     if len({id(parameter) for parameter in listed}) != len(listed):
         raise ValueError("a parameter is in groups twice; it may be in one only")
     return [list(group) for group in groups]
-
-
-def _made_of(optimizer: torch.optim.Optimizer, front: type) -> Any:
-    """It, of a class that has front before its own."""
-    base = type(optimizer)
-    made: Any = object.__new__(type(base.__name__, (front, base), {}))
-    # Not an attribute `step` that a learning rate scheduler put over the method: it would run
-    # the user's step() and never ours.
-    made.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
-    return made
 
 
 def DistributedOptimizer(
@@ -454,16 +471,10 @@ def DistributedOptimizer(
     members = members_of(process_set)
     several = members.size > 1 or _session.session().elastic  # or will be
     if op == Adasum and members.rank is not None and several:
-        made = _made_of(optimizer, Delta)
-        made._names, made._compression, made._process_set = names, compression, process_set
-        made.backward_passes_per_step = backward_passes_per_step
+        made = made_of(optimizer, Delta)
+        made._make_again(names, compression, process_set, backward_passes_per_step)
         return made
-    made = _made_of(optimizer, _Distributed)
+    made = made_of(optimizer, _Distributed)
     way = _Way(compression, op, gradient_predivide_factor, sparse_as_dense, process_set)
-    made._reducer = _Reducer(way, backward_passes_per_step)
-    made._synchronized, made._should_synchronize = False, True
-    for name, parameter in names:
-        made._reducer.add(parameter, name, shared=not together)
-    for group in together:
-        made._reducer.group(group)
+    made._reduce_by(way, backward_passes_per_step, names, together)
     return made

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ... import _torch_state
 from ..backend import Backend
 from ..columns import Metadata, Written
 from ..estimator import HorovodEstimator, HorovodModel
@@ -48,7 +49,7 @@ def rebound(model: Any, optimizer: Any) -> Any:
         for group in state["param_groups"]
     ]
     made = type(optimizer)(groups, **optimizer.defaults)
-    made.load_state_dict(state)
+    _torch_state.load(made, state)
     return made
 
 
@@ -96,7 +97,7 @@ class TorchEstimator(HorovodEstimator):
         if state is not None:
             model, optimizer = copy.deepcopy((model, optimizer))
             self._load(model, state, run_id)
-            optimizer.load_state_dict(state["optimizer"])
+            _torch_state.load(optimizer, state["optimizer"])
         return Task(
             **self._told(found, run_id, state),
             model=model,
@@ -125,7 +126,7 @@ class TorchEstimator(HorovodEstimator):
         model, optimizer = copy.deepcopy((self._get("model"), self.getOptimizer()))
         model.load_state_dict(state["model"])
         if "optimizer" in state:
-            optimizer.load_state_dict(state["optimizer"])
+            _torch_state.load(optimizer, state["optimizer"])
         return TorchModel(
             history=state["history"],
             model=model.eval(),

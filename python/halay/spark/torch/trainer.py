@@ -18,6 +18,7 @@ from typing import Any, Callable
 import numpy as np
 import torch
 
+from ... import _torch_state
 from .. import rows
 from ..rows import Batch, Group, Reader
 
@@ -136,7 +137,7 @@ class _Rank:
         self._hvd, self._task = hvd, task
         self._device = find_device(hvd, task.use_gpu)
         self._model, self._base = task.model.to(self._device), task.optimizer
-        self._base.load_state_dict(self._base.state_dict())  # its state goes where parameters are
+        _torch_state.follow_parameters(self._base)
         for group in self._base.param_groups:
             group["lr"] = group["lr"] * hvd.size()
         options = {"compression": task.compression} if task.compression is not None else {}
@@ -304,8 +305,8 @@ def on_processor(state: Any) -> Any:
         return state.detach().cpu()
     if isinstance(state, dict):
         return {key: on_processor(value) for key, value in state.items()}
-    if isinstance(state, list):
-        return [on_processor(value) for value in state]
+    if type(state) in (list, tuple):
+        return type(state)(on_processor(value) for value in state)
     return state
 
 

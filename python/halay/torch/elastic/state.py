@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ... import _elastic
+from ... import _elastic, _torch_state
 from ..._basics import meet_again, rank
 from ..._elastic import Result
 from ..._elastic import State as State
@@ -61,13 +61,25 @@ class _DictHandler(StateHandler):
 
 class ModelStateHandler(_DictHandler):
     def sync(self) -> None:
-        broadcast_parameters(self.value.state_dict(), 0)
+        found = self.value.state_dict()
+        tensors = {name: one for name, one in found.items() if isinstance(one, torch.Tensor)}
+        broadcast_parameters(tensors, 0)
+        others = {name: one for name, one in found.items() if name not in tensors}
+        if others:  # of set_extra_state()
+            self.value.load_state_dict(broadcast_object(others, 0), strict=False)
         self.save()
 
 
-class OptimizerStateHandler(_DictHandler):
+class OptimizerStateHandler(StateHandler):
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.save()
+
+    def save(self) -> None:
+        self._saved = _torch_state.pack(self.value).copied()
+
     def restore(self) -> None:
-        super().restore()
+        _torch_state.put(self._saved.copied(), self.value)
         self.value.zero_grad()  # they may be of a step that was not finished
 
     def sync(self) -> None:

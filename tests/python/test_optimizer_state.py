@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Optimizer state is handed on as it is: each optimizer of torch, with state of each type."""
+
+import collections
+import copy
+
+import pytest
+import torch
+from conftest import RANKS
+
+import halay.torch as hvd
+from halay import _torch_state
+
+# What each needs beside lr; those with matrices only; those that take a closure.
+OPTIONS = {
+    "SGD": {"momentum": 0.9},
+    "Adam": {"amsgrad": True},
+    "AdamW": {"lr": torch.tensor(0.01), "capturable": False, "foreach": False},
+    "RMSprop": {"momentum": 0.1, "centered": True},
+    "ASGD": {"t0": 1},
+}
+OPTIMIZERS = sorted(
+    name
+    for name, one in vars(torch.optim).items()
+    if isinstance(one, type) and name not in ("Optimizer", "SparseAdam")
+)
+FLOAT8 = [getattr(torch, n) for n in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, n)]
+TYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int8]
+TYPES += [torch.uint8, torch.bool, torch.complex64, torch.complex128, *FLOAT8]
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+def parameters(dtype):
+    torch.manual_seed(3)
+    shapes = [(4, 3), (2, 5)]
+    return [torch.nn.Parameter(torch.randn(shape).to(dtype)) for shape in shapes]
+
+
+def trained(name, dtype, seed, steps):
+    """An optimizer of that class that has taken so many steps, in two groups."""
+    owned = parameters(dtype)
+    options = {"lr": 0.01, **OPTIONS.get(name, {})}
+    groups = [{"params": owned}]
+    if name != "LBFGS":
+        groups = [{"params": owned[:1]}, {"params": owned[1:], "lr": 0.001 * (seed + 1)}]
+    optimizer = getattr(torch.optim, name)(groups, **options)
+    for step in range(steps):
+        generator = torch.Generator().manual_seed(10 * seed + step)
+        for one in owned:
+            one.grad = torch.randn(one.shape, generator=generator).to(dtype)
+        optimizer.step(lambda: torch.tensor(1.0))
+    return optimizer
+
+
+def oddities(seed):
+    """State of all types, as it is found in optimizers of others."""
+    table = torch.arange(16, dtype=torch.float32) + seed
+    flat = torch.arange(10, dtype=torch.float64) * seed
+    codes = torch.arange(12) % 2 + seed
+    typed = {str(dtype): codes.to(torch.float32).to(dtype).reshape(3, 4) for dtype in TYPES}
+    return {
+        **typed,
+        "scalars": [torch.tensor(seed, dtype=dtype) for dtype in (torch.int64, torch.float64)],
+        "nested": [{"a": (torch.ones(2, dtype=torch.float64), [table])}, seed, "text"],
+        "pair": Pair(torch.zeros(1, dtype=torch.uint8), None),
+        "ordered": collections.OrderedDict(b=table, a=flat[2:5]),
+        "values": (seed, 0.1 * seed, 1j, "words", b"bytes", None, True, float("inf"), {seed}),
+        "table": table,
+        "view": flat[4:],
+        "transposed": torch.arange(6, dtype=torch.int16).reshape(2, 3).t(),
+        "last": torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        "empty": torch.empty(0, 3, dtype=torch.bfloat16),
+        "sparse": torch.sparse_coo_tensor([[0, 2]], [1.0, float(seed)], (4,)),
+        "queue": collections.deque([table, 3], maxlen=4),
+    }
+
+
+def with_oddities(optimizer, seed):
+    first, second = [p for group in optimizer.param_groups for p in group["params"]]
+    optimizer.state[first].update(odd := oddities(seed))
+    optimizer.state[second].update(shared=odd["table"], other=first, alias=second.detach())
+    optimizer.state["all"] = {"count": seed}
+    optimizer.param_groups[0].update(kept=torch.tensor(seed), words=["a", seed], more=(0.5, seed))
+    return optimizer
+
+
+def leaves(value, seen, path=""):
+    """What there is to compare: type, bits, strides, and what was seen before at another path."""
+    if isinstance(value, torch.Tensor):
+        before = seen.setdefault(id(value), path)
+        if before != path:
+            return [(path, "is", before)]
+        if value.layout != torch.strided:
+            return leaves([value._indices(), value._values()], seen, path + "/sparse")
+        memory = seen.setdefault(value.untyped_storage().data_ptr(), path)
+        # A rank's parameters are its own.
+        bits = memory not in ("/0", "/1") and value.detach().contiguous().reshape(-1).view(
+            torch.uint8
+        )
+        said = type(value).__name__, str(value.dtype), str(value.device), value.requires_grad
+        return [
+            (
+                path,
+                *said,
+                list(value.shape),
+                list(value.stride()),
+                memory,
+                bits is not False and bits.tolist(),
+            )
+        ]
+    if isinstance(value, dict):
+        found = [(path, type(value).__name__)]
+        return found + [x for key in value for x in leaves(value[key], seen, f"{path}/{key}")]
+    if isinstance(value, (list, tuple, collections.deque)):
+        found = [(path, type(value).__name__)]
+        return found + [x for i, one in enumerate(value) for x in leaves(one, seen, f"{path}/{i}")]
+    return [(path, type(value).__name__, repr(value))]
+
+
+def state_of(optimizer):
+    owned = [p for group in optimizer.param_groups for p in group["params"]]
+    numbers = {id(p): i for i, p in enumerate(owned)}
+    seen = {}
+    leaves(owned, seen)
+    flat = [("groups", len(optimizer.param_groups))]
+    for group in optimizer.param_groups:
+        flat += leaves({k: v for k, v in group.items() if k != "params"}, seen)
+    for key, value in optimizer.state.items():
+        flat += leaves(value, seen, f"{numbers.get(id(key), key)}")
+    return flat
+
+
+def empty(optimizer):
+    optimizer.state.clear()
+    return optimizer
+
+
+def step_together(optimizer, wrapped):
+    """With the same gradients: all ranks are equal after it, too."""
+    for one in _torch_state._parameters(optimizer):
+        one.grad = torch.ones_like(one)
+    if wrapped:
+        optimizer.synchronize()
+        with optimizer.skip_synchronize():
+            optimizer.step(lambda: torch.tensor(1.0))
+    else:
+        optimizer.step(lambda: torch.tensor(1.0))
+
+
+def rank_state(names, wrapped):
+    """A rank that has trained otherwise, one that has not trained, and each as the root."""
+    me, last = hvd.rank(), hvd.size() - 1
+    for number, name in enumerate(names):
+        for dtype in (torch.bfloat16, torch.float32):
+            for root, steps in ((last, 2 - 2 * me), (0, me)):
+                expected = state_of(with_oddities(trained(name, dtype, root, 3), root + 5))
+                at_root = me == root
+                optimizer = trained(name, dtype, me, 3 if at_root else max(steps, 0))
+                if at_root or (number + me) % 2:
+                    with_oddities(optimizer, me + 5)
+                if wrapped:
+                    named = [(str(i), p) for i, p in enumerate(_torch_state._parameters(optimizer))]
+                    optimizer = hvd.DistributedOptimizer(optimizer, named)
+                before = [p.detach().clone() for p in _torch_state._parameters(optimizer)]
+                hvd.broadcast_optimizer_state(optimizer, root)
+                for got, want in zip(state_of(optimizer), expected):
+                    assert got == want, (name, dtype, got, want)
+                after = _torch_state._parameters(optimizer)
+                assert all(torch.equal(p, q) for p, q in zip(after, before))
+                everywhere = hvd.allgather_object(state_of(optimizer))
+                assert all(one == everywhere[root] for one in everywhere)
+                hvd.broadcast_parameters(after, root)
+                step_together(optimizer, wrapped)
+                everywhere = hvd.allgather_object(leaves(after, {}) + state_of(optimizer))
+                assert all(one == everywhere[root] for one in everywhere)
+
+
+@pytest.mark.parametrize("nranks", RANKS)
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_state_of_each_optimizer_and_type(job, nranks, wrapped):
+    assert len(OPTIMIZERS) >= 11
+    job(nranks, rank_state, OPTIMIZERS, wrapped)
