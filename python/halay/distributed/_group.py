@@ -18,7 +18,7 @@ import torch
 from torch._C import _distributed_c10d as c10d
 
 from .. import _tensors
-from .._core import ffi, lib
+from .._core import ffi, interrupted, lib
 from . import _job
 from ._sparse import all_reduce as all_reduce_sparse
 from ._tensors import (
@@ -189,6 +189,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         if block:
             with self._job.use(comm):
                 work.complete(lib.halay_request_wait(work.request))
+                interrupted()
             work.wait()
         else:
             self._job.watch(work)

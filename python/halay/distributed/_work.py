@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _tensors
-from .._core import lib
+from .._core import interrupted, lib
 from ..errors import HalayError, HalayTimeout
 from ._job import Job
 from ._tensors import cuda_tensors
@@ -123,6 +123,7 @@ class HalayWork(dist.Work):
             with self.job.use(self.comm):
                 if self.job.take(self):
                     self.complete(lib.halay_request_wait(self.request))
+                    interrupted()
             if self._done:
                 return self._arrive()
         end = time.monotonic() + seconds if seconds > 0 else None
