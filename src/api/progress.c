@@ -567,6 +567,7 @@ bool hly_ask(halay_context_t *ctx)
     hly_unlock(ctx);
     const bool interrupted = ask(arg) != 0;
     hly_lock(ctx);
+    ctx->waiters.told &= interrupted;
     return ctx->waiters.interrupted = interrupted;
 }
 

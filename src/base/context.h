@@ -94,7 +94,8 @@ struct hly_waiters {
     uint64_t alone_ns; /* and how long after the last try */
     int (*ask)(void *arg); /* of halay_local_on_wait(); NULL: nobody is asked */
     void *ask_arg;
-    bool interrupted; /* its last answer */
+    bool interrupted; /* its last answer, */
+    bool told;        /* which this rank has said */
 };
 
 struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: api/agree_groups.c */
