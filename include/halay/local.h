@@ -77,6 +77,18 @@ HALAY_API void halay_local_unmark(halay_context_t *context, halay_mark_t *mark);
 HALAY_API int halay_local_refuse(halay_comm_t *comm, int code, const char *text,
                                  halay_request_t **request);
 
+/*
+ * Has ask(arg) called ten times a second by the process's first thread while that waits for a call
+ * or a ticket: a language whose handlers of signals run in that thread runs them there. It may make
+ * calls, and must not end the context. If it returns another number than 0 the wait ends: the
+ * communicator is revoked, and the verdict says that this rank was interrupted. NULL: nobody is
+ * asked any more.
+ */
+typedef int halay_local_ask_t(void *arg);
+HALAY_API int halay_local_on_wait(halay_context_t *context, halay_local_ask_t *ask, void *arg);
+/* Asks now, for a wait that is not the library's. 1: it is to end; who asks revokes. */
+HALAY_API int halay_local_ask(halay_context_t *context);
+
 #ifdef __cplusplus
 }
 #endif

@@ -294,6 +294,7 @@ typedef struct halay_mark {
 int halay_local_mark(halay_context_t *context, const halay_stream_t *stream, halay_mark_t *mark);
 int halay_local_marked(halay_context_t *context, halay_mark_t *mark, uint64_t patience_ns);
 int halay_local_refuse(halay_comm_t *comm, int code, const char *text, halay_request_t **request);
+int halay_local_on_wait(halay_context_t *context, int (*ask)(void *arg), void *arg);
 void halay_local_unmark(halay_context_t *context, halay_mark_t *mark);
 int halay_trainer_after(halay_trainer_t *trainer, const char *name, const halay_stream_t *stream);
 int halay_mem_kind(halay_context_t *context, const void *address, size_t bytes, uint32_t *kind);

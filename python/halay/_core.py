@@ -9,8 +9,11 @@ from __future__ import annotations
 import functools
 import math
 import os
+import sys
+import threading
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import FrameType
+from typing import Any, Callable, NamedTuple
 
 from ._version import __version__
 from .errors import (
@@ -31,6 +34,7 @@ except ModuleNotFoundError as _cause:
 
 SONAME = "libhalay.so.0"
 TEXT_BYTES = 1024
+WAIT_S = 0.1
 
 ffi: Any = _declared.ffi
 _PACKAGE = Path(__file__).resolve().parent
@@ -95,6 +99,44 @@ if library_version.split(".")[:2] != __version__.split(".")[:2]:
         "use the library of the same release, or set HALAY_LIBRARY to its path."
     )
 
+# What handlers of signals have raised while a call of the library waited in the main thread. The
+# call ends by it: error() raises it in place of the verdict that the other ranks get.
+interrupts: list[BaseException] = []
+
+
+def _keep(_kind: object, raised: BaseException, _where: object) -> None:
+    interrupts.append(raised)
+
+
+def _asked(_: object) -> int:
+    """Called by a wait in the main thread, ten times a second: Python runs handlers here."""
+    return 0
+
+
+try:
+    _ask = ffi.callback("int(void *)", _asked, error=1, onerror=_keep)
+except MemoryError:  # a system that forbids it (SELinux): handlers run when the call is over
+    _ask = ffi.NULL
+
+
+def interrupted() -> None:
+    """Raises what a handler has raised while a call waited that has ended well all the same."""
+    if interrupts and threading.current_thread() is threading.main_thread():
+        raise interrupts.pop()
+
+
+def refuse_in_handler(what: str) -> None:
+    """Raises if the caller is a handler of a signal that came while a call of this thread waits."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is _asked.__code__:
+            raise RuntimeError(
+                f"{what} by a handler of a signal, while a call of this thread waits: "
+                "raise an exception (SystemExit), which ends the call, and do it then"
+            )
+        frame = frame.f_back
+
+
 _CLASSES: dict[int, type[HalayError]] = {
     lib.HALAY_EMISMATCH: HalayMismatch,
     lib.HALAY_ETIMEOUT: HalayTimeout,
@@ -113,7 +155,20 @@ def error(
     host: str | None = None,
     of_job: int | None = None,
 ) -> HalayError:
-    """The exception for a code. The verdict is the library's text for this case, if it has one."""
+    """The exception for a code. The verdict is the library's text for this case, if it has one.
+    Raises what a handler of a signal has raised, where that is why the call has failed."""
+    interrupted()
+    return verdict_error(code, verdict, rank, host, of_job)
+
+
+def verdict_error(
+    code: int,
+    verdict: str = "",
+    rank: int | None = None,
+    host: str | None = None,
+    of_job: int | None = None,
+) -> HalayError:
+    """As error(), which raises nothing."""
     general = _string(lib.halay_strerror(code))
     name = general.split(":", 1)[0]
     return _CLASSES.get(code, HalayError)(code, name, verdict or general, rank, host, of_job)
@@ -134,22 +189,53 @@ def make_context(place: Place | None = None, share: bool = False) -> Any:
 
     share: one that another library of this process has made (libhalay_mpi), if there is one.
     """
-    text = ffi.new("char[]", TEXT_BYTES)
+    text, words = ffi.new("char[]", TEXT_BYTES), []
     config = ffi.new("halay_config_t *")
     config.size = ffi.sizeof("halay_config_t")
     config.error, config.error_bytes = text, TEXT_BYTES
     if place is not None:
         given = ffi.new("halay_boot_rank_t *")
         given.size, given.rank, given.nranks = ffi.sizeof(given[0]), place.rank, place.size
-        words = [ffi.new("char[]", word.encode()) for word in (place.address, place.secret)]
-        given.address, given.secret = words
+        words = [given, *(ffi.new("char[]", word.encode()) for word in place[2:4])]
+        given.address, given.secret = words[1:]
         config.boot_arg, config.deadline_ns = given, place.deadline_ns
     context = ffi.new("halay_context_t **")
     init = lib.halay_init_shared if share else lib.halay_init
-    code = init(config, context)
+    held = (text, words)  # the call may go on when this one has ended
+    code = _beside(
+        lambda: int(init(config, context)), lambda: held and lib.halay_finalize(context[0])
+    )
     if code != 0:
         raise error(code, text_of(text))
+    if _ask != ffi.NULL:
+        lib.halay_local_on_wait(context[0], _ask, ffi.NULL)
     return context[0]
+
+
+def _beside(call: Callable[[], int], undo: Callable[[], object]) -> int:
+    """What call() gives. In the main thread handlers of signals run meanwhile; if one raises, that
+    ends this wait, and what the call brings later is undone."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    codes: list[int] = []
+    given_up, ended = threading.Lock(), threading.Event()
+
+    def run() -> None:
+        code = call()
+        codes.append(code)
+        ended.set()
+        if not given_up.acquire(blocking=False) and code == 0:
+            undo()
+
+    threading.Thread(target=run, name="halay init", daemon=True).start()
+    try:
+        while not ended.wait(WAIT_S):
+            pass
+    except BaseException:
+        if not given_up.acquire(blocking=False) and codes[0] == 0:
+            undo()
+        raise
+    return codes[0]
 
 
 def text_of(buffer: Any) -> str:

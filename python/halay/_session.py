@@ -21,7 +21,19 @@ from dataclasses import dataclass
 from typing import Any, Callable, Protocol, Union
 
 from . import _variables, _words
-from ._core import TEXT_BYTES, Place, error, ffi, lib, make_context, text_of, verdict_of
+from ._core import (
+    TEXT_BYTES,
+    Place,
+    error,
+    ffi,
+    interrupted,
+    interrupts,
+    lib,
+    make_context,
+    refuse_in_handler,
+    text_of,
+    verdict_of,
+)
 from .errors import (
     LEFT,
     DuplicateName,
@@ -268,6 +280,7 @@ class Session:
 
     def _agreed(self, code: int, what: str = "") -> None:
         """Raises why the call of all ranks that has just returned failed, if it has."""
+        interrupted()
         if code != 0:
             text = verdict_of(self.members[0].comm, code)
             raise error(code, f"{what}: {text}" if what else text, self.rank, self.host)
@@ -503,6 +516,8 @@ class Session:
                 text = ffi.new("char[]", TEXT_BYTES)
                 lib.halay_trainer_wait(trainer, entry.ticket, text, TEXT_BYTES)
                 raise error(code, text_of(text), self.rank, self.host)
+            if interrupts:
+                interrupted()
             return entry.finish(entry.members, entry.ticket)
         finally:
             lib.halay_trainer_release(trainer, entry.ticket)
@@ -645,6 +660,7 @@ def shutdown(for_good: bool = False) -> None:
     global _current
     if _current is not None:
         _refuse_child(_current)
+        refuse_in_handler("shutdown() was called")
     with _lock:
         found, _current = _current, None
         code = found.close(for_good) if found is not None else 0

@@ -22,7 +22,7 @@ from typing import Any, Callable
 
 from . import _session
 from ._arrays import Seen, seen
-from ._core import cuda_stream, deadline_s, error, ffi, lib, text_of, verdict_of
+from ._core import cuda_stream, deadline_s, error, ffi, interrupted, lib, text_of, verdict_of
 from ._process_sets import whole
 from ._session import Session
 from .errors import HalayError
@@ -93,6 +93,7 @@ def _run(kind: str, prepare: Callable[[Session], _Call]) -> None:
         raise
     comm = of.members[0].comm
     code = call(comm)
+    interrupted()
     if code != 0:
         raise error(code, f"{kind}: {verdict_of(comm, code)}", of.rank, of.host)
 

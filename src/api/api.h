@@ -163,6 +163,8 @@ int hly_comm_enter(const halay_comm_t *handle, halay_comm_t **comm); /* not of a
 int hly_progress(halay_context_t *context); /* how many events there were */
 void hly_hand_on(halay_context_t *context); /* the news */
 void hly_wait(halay_request_t *request);
+/* Asks the program, as halay_local_on_wait() says, without the mutex. true: the wait is to end. */
+bool hly_ask(halay_context_t *context);
 /* Makes progress, and waits, until `over` says that it is over. */
 void hly_wait_until(halay_context_t *context, bool (*over)(void *arg), void *arg);
 void hly_sleep(halay_context_t *context, uint64_t timeout_ns);

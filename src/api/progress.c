@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "../../proc/thread.h"
 #include "api/api.h"
 #include "exec/circle.h"
 #include "exec/exec.h"
@@ -48,6 +49,7 @@
 #define ALONE_MOST_NS         1000000000ull
 #define LONG_NS               250000ull /* so long a wait that the end of a sleep adds little */
 #define SLEEP_NS              1000000000ull
+#define ASK_NS                100000000ull /* a wait of the first thread asks the program so often */
 #define SLEEP_POLLED_NS       50000ull   /* group steps and marks are polled */
 #define SLEEP_CONNECTING_NS   1000000ull /* connections that come about are polled */
 
@@ -493,6 +495,7 @@ struct wait {
     uint32_t rounds;   /* in vain */
     uint32_t patience; /* so many of them come before a yield */
     uint64_t since_ns;
+    uint64_t ask_ns; /* when the program is asked; 0: not known yet */
 };
 
 /*
@@ -549,6 +552,35 @@ static void yield(halay_context_t *ctx)
     }
 }
 
+/* When a wait asks next; UINT64_MAX: never. */
+static uint64_t ask_from(const halay_context_t *ctx, uint64_t now)
+{
+    return ctx->waiters.ask && hly_thread_id() == (int32_t)getpid() ? now + ASK_NS : UINT64_MAX;
+}
+
+bool hly_ask(halay_context_t *ctx)
+{
+    int (*const ask)(void *arg) = ctx->waiters.ask;
+    void *const arg = ctx->waiters.ask_arg;
+    if (!ask || hly_thread_id() != (int32_t)getpid())
+        return false;
+    hly_unlock(ctx);
+    const bool interrupted = ask(arg) != 0;
+    hly_lock(ctx);
+    ctx->waiters.told &= interrupted;
+    return ctx->waiters.interrupted = interrupted;
+}
+
+/* The program does what it wants to do meanwhile; if it wants the call to end, all calls on the
+ * communicator end, on all ranks. */
+static void ask(halay_request_t *r, struct wait *w, uint64_t now)
+{
+    if (w->ask_ns && now >= w->ask_ns && hly_ask(r->context) && r->state != HLY_COMPLETE)
+        hly_fault_revoke(hly_comm_known(r->comm));
+    if (!w->ask_ns || now >= w->ask_ns)
+        w->ask_ns = ask_from(r->context, now);
+}
+
 /*
  * A round of polls was in vain. A processor is given away to ranks of ours that share it, or to
  * another thread of this context; or to whoever there is, by a sleep, once the wait has taken long.
@@ -577,7 +609,9 @@ __attribute__((noinline)) static void idle(halay_request_t *r, struct wait *w, b
         return;
     hly_exec_doubt(r);
     stop_polling(ctx);
-    hly_sleep(ctx, SLEEP_NS);
+    ask(r, w, now);
+    if (r->state != HLY_COMPLETE)
+        hly_sleep(ctx, w->ask_ns == UINT64_MAX ? SLEEP_NS : w->ask_ns - now);
     ctx->waiters.pollers++;
 }
 

@@ -92,6 +92,10 @@ struct hly_waiters {
     uint8_t yields;    /* ranks of ours share this processor: learnt; 0: none known to */
     uint64_t try_ns;   /* when to try that again, */
     uint64_t alone_ns; /* and how long after the last try */
+    int (*ask)(void *arg); /* of halay_local_on_wait(); NULL: nobody is asked */
+    void *ask_arg;
+    bool interrupted; /* its last answer, */
+    bool told;        /* which this rank has said */
 };
 
 struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: api/agree_groups.c */

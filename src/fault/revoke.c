@@ -45,6 +45,10 @@ static void reason(const halay_comm_t *comm, char *text, size_t bytes)
 {
     const halay_context_t *ctx = comm->context;
     text[0] = 0;
+    if (ctx->waiters.interrupted) {
+        snprintf(text, bytes, ", which was interrupted while it waited");
+        return;
+    }
     for (const struct hly_link *l = ctx->comms.prev; l != &ctx->comms; l = l->prev) {
         const halay_comm_t *c = HLY_OF(l, halay_comm_t, link);
         const struct hly_verdict_wire *v = &c->broken_by;

@@ -52,6 +52,11 @@ void hly_verdict_agreed(const halay_comm_t *comm, const struct hly_verdict_wire 
 bool hly_verdict_is_news(const halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
     halay_context_t *ctx = comm->context;
+    if (v->cause == HLY_CAUSE_REVOKED && v->rank == comm->rank && ctx->waiters.interrupted) {
+        const bool told = ctx->waiters.told;
+        ctx->waiters.told = true;
+        return !told;
+    }
     if (v->rank < 0 || (v->cause != HLY_CAUSE_PEER && v->cause != HLY_CAUSE_STOPPED))
         return true;
     const int world = hly_comm_world_rank(comm, v->rank);

@@ -221,6 +221,15 @@ static void say(halay_trainer_t *trainer, const char *text)
     stall->lines++;
 }
 
+/* It knows most: where it has submitted the name before, and what it waits for itself. */
+static int first_missing(const halay_trainer_t *trainer, const struct hlt_record *record)
+{
+    int r = 0;
+    while (r < trainer->nranks - 1 && !hlt_join_missing(trainer, record, r))
+        r++;
+    return r;
+}
+
 static void asked(halay_trainer_t *trainer, int rank, const struct part *parts)
 {
     char question[QUESTION_BYTE], text[HLT_TEXT_BYTES];
@@ -238,6 +247,8 @@ static void asked(halay_trainer_t *trainer, int rank, const struct part *parts)
         .place = strlen(question) + 1 < QUESTION_BYTE ? question + strlen(question) + 1 : "",
         .others = tell(trainer, record) - 1,
     };
+    if (trainer->rank != first_missing(trainer, record)) /* all read it, and one says it */
+        return;
     hlt_text_notice(text, trainer, record, &notice);
     say(trainer, text);
 }

@@ -19,6 +19,7 @@
 #include "trainer.h"
 
 #define SLEEP_NS    UINT64_C(1000000000) /* the longest sleep */
+#define ASK_NS      UINT64_C(100000000)  /* of who waits, who asks the program: halay_local_ask() */
 #define PARK_NS     UINT64_C(2000000)    /* after a wait the next one is likely to come soon */
 #define SHARED_NS   UINT64_C(1000000)    /* while two sleep: one may take the wake of the other */
 #define SPIN_MAX_NS UINT64_C(50000)      /* a waiting caller polls no longer than a sleep costs */
@@ -132,9 +133,9 @@ static void step_or_wait(halay_trainer_t *trainer)
 }
 
 /* Mutex held, but for the sleep. Returns when something may have changed. */
-static void doze(halay_trainer_t *trainer)
+static void doze(halay_trainer_t *trainer, uint64_t timeout_ns)
 {
-    uint64_t timeout_ns = SLEEP_NS, now_ns;
+    uint64_t now_ns;
     if (trainer->stepping || trainer->submitted.head)
         return;
     if (trainer->next_end_ns) {
@@ -186,7 +187,7 @@ static void *run(void *arg)
             waits = trainer->waits;
             park(trainer);
         } else if (!trainer->stop) {
-            doze(trainer);
+            doze(trainer, SLEEP_NS);
         }
     }
     pthread_mutex_unlock(&trainer->mutex);
@@ -339,15 +340,35 @@ free_memory:
     return rc;
 }
 
+/* Mutex held, but for the question. What the program wants to do meanwhile it does; if it wants the
+ * wait to end, all that is out ends, on all ranks. */
+static void ask(halay_trainer_t *trainer, uint64_t *ask_ns)
+{
+    const uint64_t now_ns = hlt_trainer_now_ns();
+    if (*ask_ns && now_ns < *ask_ns)
+        return;
+    if (*ask_ns) {
+        pthread_mutex_unlock(&trainer->mutex);
+        if (halay_local_ask(trainer->context) == 1) {
+            halay_comm_revoke(trainer->control);
+            halay_comm_revoke(trainer->data);
+        }
+        pthread_mutex_lock(&trainer->mutex);
+    }
+    *ask_ns = now_ns + ASK_NS;
+}
+
 /*
  * What all ranks have agreed on is still run, as the others count on it; a round in flight is
  * finished, as it cannot be taken back. Each is bounded by the communicators' deadlines.
  */
 static void drain(halay_trainer_t *trainer)
 {
+    uint64_t ask_ns = 0;
     step_or_wait(trainer);
     while (trainer->stepping || trainer->busy || trainer->submitted.head) {
-        doze(trainer);
+        ask(trainer, &ask_ns);
+        doze(trainer, ASK_NS);
         step_or_wait(trainer);
     }
 }
@@ -410,6 +431,7 @@ static int spin(halay_trainer_t *trainer, halay_ticket_t ticket)
 /* Mutex held. Steps and sleeps for all who wait, until this ticket is done. */
 static void drive(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
+    uint64_t ask_ns = 0;
     trainer->driver = 1;
     if (trainer->asleep) { /* wakes the thread, so that it parks, and does not wake for every
                               message */
@@ -419,8 +441,10 @@ static void drive(halay_trainer_t *trainer, halay_ticket_t ticket)
     }
     while (!is_over(trainer, ticket)) {
         step_or_wait(trainer);
-        if (!is_over(trainer, ticket) && !spin(trainer, ticket))
-            doze(trainer);
+        if (is_over(trainer, ticket) || spin(trainer, ticket))
+            break;
+        ask(trainer, &ask_ns);
+        doze(trainer, ASK_NS);
     }
     trainer->driver = 0;
     pthread_cond_broadcast(&trainer->changed);
@@ -430,6 +454,7 @@ static void drive(halay_trainer_t *trainer, halay_ticket_t ticket)
 static struct hlt_tensor *await(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
     struct hlt_tensor *tensor = hlt_tensor_find(trainer, ticket);
+    uint64_t ask_ns = 0;
     if (tensor)
         trainer->looked = tensor->wanted = 1;
     if (is_over(trainer, ticket))
@@ -437,10 +462,13 @@ static struct hlt_tensor *await(halay_trainer_t *trainer, halay_ticket_t ticket)
     trainer->waiters++;
     trainer->waits++;
     while (!is_over(trainer, ticket)) {
-        if (trainer->driver)
-            pthread_cond_wait(&trainer->changed, &trainer->mutex);
-        else
+        if (trainer->driver) {
+            const struct timespec until = hlt_trainer_until(ASK_NS);
+            ask(trainer, &ask_ns);
+            pthread_cond_timedwait(&trainer->changed, &trainer->mutex, &until);
+        } else {
             drive(trainer, ticket);
+        }
     }
     if (--trainer->waiters == 0 && (trainer->parked || trainer->functions))
         pthread_cond_signal(&trainer->handback);

@@ -19,7 +19,7 @@ from torch._C import _distributed_c10d as c10d
 from torch.distributed.constants import default_pg_timeout
 
 from .. import _tensors
-from .._core import ffi, lib
+from .._core import ffi, interrupted, lib
 from . import _job
 from ._callbacks import here
 from ._sparse import all_reduce as all_reduce_sparse
@@ -255,6 +255,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         if block:
             with self._job.use(comm):
                 work.complete(lib.halay_request_wait(work.request))
+                interrupted()
             work.wait()
         else:
             self._job.watch(work)

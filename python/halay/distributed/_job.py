@@ -23,7 +23,17 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .. import _variables, _words
-from .._core import Place, error, ffi, lib, make_context, text_of
+from .._core import (
+    Place,
+    error,
+    ffi,
+    interrupted,
+    lib,
+    make_context,
+    refuse_in_handler,
+    text_of,
+    verdict_error,
+)
 from ..errors import HalayError
 from ._callbacks import Order, Task
 
@@ -110,6 +120,7 @@ class Job:
         return comm[0]
 
     def must(self, code: int, comm: Any = None) -> None:
+        interrupted()
         if code != 0:
             raise self.error(code, comm)
 
@@ -126,7 +137,7 @@ class Job:
             if lib.halay_comm_verdict(one, verdict) == 0 and verdict.code == code:
                 text = text_of(verdict.text)
         who = [getattr(self, name, None) for name in ("rank", "host", "of_job")]
-        return error(code, text, *who)
+        return verdict_error(code, text, *who)
 
     def shrinks(self) -> bool:
         """Whether some rank has called shrink(). Each call on a sub-group asks: its ranks may not
@@ -317,6 +328,7 @@ class Job:
 
     def close(self) -> None:
         """Calls that other threads wait for end with HalayRevoked, on all ranks."""
+        refuse_in_handler("destroy_process_group() was called")
         with self.lock:
             self.closed = True
             left, self.pending = list(self.pending.values()), {}

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _tensors
-from .._core import lib
+from .._core import interrupted, lib
 from ..errors import HalayTimeout
 from ._callbacks import HalayFuture
 from ._job import Job
@@ -160,6 +160,7 @@ class HalayWork(dist.Work):
             with self.job.use(self.comm):
                 if self.job.take(self):
                     self.complete(lib.halay_request_wait(self.request))
+                    interrupted()
             if self._done:
                 return self._arrive()
         end = time.monotonic() + seconds if seconds > 0 else None

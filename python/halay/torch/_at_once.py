@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .. import _session
-from .._core import TEXT_BYTES, c_shape, error, ffi, lib, text_of
+from .._core import TEXT_BYTES, c_shape, error, ffi, interrupted, interrupts, lib, text_of
 from .._process_sets import ProcessSet, global_process_set, members_of
 from .._reductions import Adasum
 from .._session import Members
@@ -121,6 +121,8 @@ def allreduce_at_once(
         reason = text_of(text)
         verdict = reason if said.full in reason else f"{said.full!r}: {reason}"
         raise error(code, verdict, session.rank, session.host)
+    if interrupts:
+        interrupted()
     _texts.append(text)
     if in_place:
         touched(out)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What test_interrupted.py runs, on three ranks, a call a time: interrupted.py FOLDER CALL...
+
+Rank 0 is interrupted while it waits in the call, rank 1 waits as well, and rank 2 does not come before
+both have told how it ended. Each rank prints a line of JSON for each call.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+import halay.arrays as ha
+import halay.distributed  # noqa: F401  # the back end
+import halay.torch as hvd
+from halay import HalayError
+
+FOLDER = Path(sys.argv[1])
+RANK = int(os.environ["HALAY_MEET_SLOT"])
+WAITS = 60.0  # rank 2, for the others
+ran: list[float] = []
+
+
+def one() -> torch.Tensor:
+    return torch.ones(4)
+
+
+CALLS = {
+    "hvd.allreduce": lambda: hvd.allreduce(one(), name="x"),
+    "hvd.allreduce_": lambda: hvd.allreduce_(torch.ones(4, dtype=torch.int32)),
+    "hvd.synchronize": lambda: hvd.synchronize(hvd.allgather_async(one(), name="x")),
+    "hvd.barrier": hvd.barrier,
+    "hvd.broadcast_object": lambda: hvd.broadcast_object([RANK], root_rank=2),
+    "ha.allreduce": lambda: ha.allreduce(np.ones(4), np.empty(4)),
+    "ha.barrier": ha.barrier,
+    "dist.all_reduce": lambda: dist.all_reduce(one()),
+    "dist.wait": lambda: dist.all_reduce(one(), async_op=True).wait(),
+    "dist.barrier": dist.barrier,
+    "dist.recv": lambda: dist.recv(one(), 2),
+    "hvd.init": hvd.init,
+}
+
+
+def join(call: str) -> None:
+    if call.startswith("dist."):
+        dist.init_process_group("halay", init_method="halay://")
+    elif call != "hvd.init":
+        hvd.init()
+
+
+def leave(call: str) -> None:
+    if call.startswith("dist."):
+        dist.destroy_process_group()
+    else:
+        hvd.shutdown()
+
+
+def late(call: str) -> None:
+    """Rank 2."""
+    end = time.monotonic() + WAITS
+    while not all((FOLDER / f"{call}.{rank}").exists() for rank in (0, 1)):
+        if time.monotonic() > end:
+            sys.exit("rank 2: the others wait for ever")
+        time.sleep(0.02)
+
+
+def interrupt() -> None:
+    """A handler that returns, and while the call waits on one that raises."""
+    for number in (signal.SIGUSR1, signal.SIGINT):
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), number)
+        time.sleep(0.6)
+
+
+def waits(call: str) -> dict[str, object]:
+    """Ranks 0 and 1."""
+    if RANK == 0:
+        threading.Timer(0.8, interrupt).start()
+    try:
+        CALLS[call]()
+        how = "it ended well"
+    except KeyboardInterrupt:
+        how = "KeyboardInterrupt"
+    except (HalayError, RuntimeError) as failure:
+        how = str(failure)
+    return {"how": how, "at": time.monotonic()}
+
+
+sent: list[float] = []
+signal.signal(signal.SIGUSR1, lambda *_: ran.append(time.monotonic()))
+for call in sys.argv[2:]:
+    join(call)
+    sent.clear()
+    ran.clear()
+    said: dict[str, object] = {"call": call, "rank": RANK}
+    if RANK == 2:
+        late(call)
+    else:
+        said.update(waits(call), ran=[*ran], sent=[*sent])
+        (FOLDER / f"{call}.{RANK}").touch()
+        print(json.dumps(said), flush=True)
+    if call != "hvd.init":
+        leave(call)
+os._exit(0)
