@@ -88,7 +88,7 @@ def _how(
 def _reduction(array: Any, op: int, prescale: float, postscale: float, what: str) -> dict[str, Any]:
     """Halay's operation and scales; Average divides by as many ranks as there are when it runs."""
     if op == Adasum:
-        raise NotImplementedError(f"{what}: op Adasum is there for torch only")
+        raise NotImplementedError(f"{what}: op Adasum is there for torch and TensorFlow only")
     if op not in range(len(OP_NAMES)):
         raise ValueError(f"{what}: op={op!r}: use hvd.Average, Sum, Min, Max or Product")
     scaled = prescale != 1.0 or postscale != 1.0

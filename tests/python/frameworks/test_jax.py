@@ -420,7 +420,7 @@ def rank_wrong_arguments():
         (lambda: hvd.allreduce(ones, process_set=0), TypeError, "process_set=0 is none"),
         (lambda: hvd.allreduce(jnp.ones(2, jnp.float8_e4m3fn)), TypeError, "float8"),
         (lambda: hvd.allreduce(ones, op=17), ValueError, "op=17"),
-        (lambda: hvd.allreduce(ones, op=hvd.Adasum), NotImplementedError, "torch only"),
+        (lambda: hvd.allreduce(ones, op=hvd.Adasum), NotImplementedError, "torch and Tensor"),
         (lambda: hvd.allreduce(ones > 0, op=hvd.Sum), TypeError, "bool takes op"),
         (lambda: hvd.allreduce(ones + 1j, op=hvd.Min), TypeError, "complex"),
         (lambda: hvd.allreduce(jnp.arange(2), prescale_factor=2.0), TypeError, "floating"),
