@@ -4,7 +4,7 @@
 # shellcheck source-path=SCRIPTDIR source=suites.sh
 . "$(dirname "${BASH_SOURCE[0]}")/suites.sh"
 
-declare -A budget=([unit]=300 [tidy]=300 [proofs]=240 [ranks]=600 [gpu]=420 [jobs]=180 [cluster]=240 [rdma]=300 [python]=300 [engines]=240 [frameworks]=300 [packages]=240)
+declare -A budget=([unit]=240 [tidy]=180 [proofs]=200 [ranks]=360 [gpu]=240 [jobs]=180 [cluster]=220 [rdma]=220 [python]=220 [engines]=260 [frameworks]=220 [packages]=160) # 2700 together
 
 need_build() { step build build ci build; }
 part_unit() {

@@ -46,6 +46,8 @@ CASES = [
     ("many", "", (1, "0 passed, 11 failed"), FLAKY, ""),
     ("none", "", (1, "1 passed, 1 failed", "none: no results"), [("a", PASSES)],
      "single=() runner=(false); suite none $PWD/none.xml"),
+    ("signals", "", (0, "1 passed, 0 failed"),
+     [("a", "grep -q 'SigIgn:.*[02468ace]..[02468ace]...$' /proc/self/status")], ""),
     ("step", "", (1, "1 passed, 1 failed", "alone: grep -q a\\\\ b"), [("a", PASSES)],
      "step wrong grep -q 'a b'"),
 ]

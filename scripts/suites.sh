@@ -20,7 +20,7 @@ left_out() {
     [[ $1 == build-?san ]] || return 0
     mapfile -t both < <(comm -12 <(names build-asan "$2" -LE '^sampled$' | sort) <(names build-tsan "$2" -LE '^sampled$' | sort))
     [ "$1" = build-tsan ] || flag=(--rest)
-    "$root/scripts/sample.py" "${flag[@]}" "${both[@]/#/both::}" | sed 's/^both:://'
+    "$root/scripts/sample.py" "${flag[@]}" "${both[@]/#/both-}" | sed 's/^both-//'
 }
 
 # ctests FOLDER LABEL...  Those of unit, plan, ranks and gpu say how many places of two a processor they take.

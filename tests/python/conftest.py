@@ -40,9 +40,10 @@ from sample import chosen  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: run by scripts/test --all only")
-    config.addinivalue_line("markers", "sampled: scripts/test runs half of a module's (sample.py)")
+    config.addinivalue_line("markers", "sampled: scripts/test takes half of its parameters")
 
 
+@pytest.hookimpl(trylast=True)  # after -m
 def pytest_collection_modifyitems(config, items):
     sampled = [item.nodeid for item in items if item.get_closest_marker("sampled")]
     out = set(sampled) - set(chosen(sampled))

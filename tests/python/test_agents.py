@@ -158,6 +158,7 @@ with Head(1, host="127.0.0.1", elastic_timeout_s=60, say=lambda _: None) as head
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_outlives_who_has_started_it(number):
     word = f"WHO=outlived-{number}"

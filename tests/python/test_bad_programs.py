@@ -87,6 +87,7 @@ def rank_trains(how, folder):
 CASES = [pytest.param(how, marks=pytest.mark.long) if how == "more layers" else how for how in WAYS]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("how", CASES)
 def test_all_others_raise(tmp_path, how):
     deadline, expected, says = WAYS[how]

@@ -66,6 +66,7 @@ def test_one_event(tmp_path, what, rank):
         assert batches == sorted(set(batches)), batches
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "method, rank",
     [("greatest", 0), ("_open_trainer", 0), ("_open_trainer", 1), ("add_members", 0)],
@@ -109,6 +110,7 @@ hvd.shutdown()
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("changes", [[], ["--min-np", "3"]])
 def test_places_of_agents_on_one_machine(changes):
     """A rank's place is that on its machine, whose GPUs it shares with others; hosts' names are

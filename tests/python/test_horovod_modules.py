@@ -151,6 +151,7 @@ def test_loader():
         list(BaseDataLoader())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [0, 1, 64])
 def test_loader_that_reads_ahead(size, capsys):
     loader = Ahead(async_loader_queue_size=size, count=3)

@@ -151,6 +151,7 @@ def test_commands_end_by_sigpipe_again(tree):
     assert (status, int(text.split()[1], 16)) == (0, 0)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("library", ["lib", "lib64", "lib/x86_64-linux-gnu"])
 def test_commands_of_an_installed_prefix(tree, tmp_path, library):
     """A module file's PYTHONPATH comes before a wheel's package, whose commands these are."""

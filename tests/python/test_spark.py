@@ -240,6 +240,7 @@ def test_what_a_rank_leaves(run):
     assert run(leaves, num_proc=2, stdout=Sink()) == [7, 7]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("who", "says"), [(0, "guard was killed"), (1, "Spark task is gone")])
 def test_task_killed(run, tmp_path, who, says):
     aside = Aside(tmp_path, 2, lambda pids: os.kill(parents(pids[1], 2)[who], signal.SIGKILL))
@@ -418,6 +419,7 @@ def test_tasks_started_again(job):
     assert former[0].line.receive() is None  # nor is who was there before part of it
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("says", ["Job aborted: a task is lost", "Job 1 cancelled"])
 def test_stage_given_up(job, monkeypatch, says):
     """Before ranks have begun there is another one, if nobody has ended it: it costs time only."""

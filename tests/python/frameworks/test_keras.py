@@ -46,6 +46,7 @@ def results(tmp_path_factory):
     return get
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("backend", EVERYWHERE)
 def test_training_is_that_of_one_process(results, backend):
     ranks, _ = results(backend)
@@ -59,6 +60,7 @@ def test_training_is_that_of_one_process(results, backend):
         assert all(one["jit"] for one in ranks)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("backend", EVERYWHERE)
 def test_callbacks_and_state(results, backend):
     for one in results(backend)[0]:

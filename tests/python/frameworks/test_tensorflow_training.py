@@ -67,6 +67,7 @@ def tapes(compiled):
     return True
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("nranks", RANKS)
 def test_training_equals_one_process(job, nranks, compiled):
@@ -212,6 +213,7 @@ def keras_optimizers(legacy):
     return True
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("legacy", [False, True])
 def test_keras_optimizers(job, legacy):
     env = {**QUIET, "TF_USE_LEGACY_KERAS": str(int(legacy))}
