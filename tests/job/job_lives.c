@@ -5,11 +5,13 @@
  * e (what the environment has for a secret) and c (runs PROGRAM, a line of the shell). Each h says
  * "rank R of N", or why not, which is the end.
  */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <halay/halay.h>
 
@@ -50,6 +52,16 @@ static void show_secret(void)
     printf("secret '%s', at first '%s'\n", now ? now : "", began);
 }
 
+/* Two that are alone at once would make, and remove, the same folder. */
+static void own_folder(void)
+{
+    char path[4096], *here = getcwd(path, sizeof path - 16);
+    if (!here || getenv("OMPI_COMM_WORLD_SIZE") || getenv("SLURM_STEP_ID"))
+        return;
+    strcat(path, "/mpi.XXXXXX");
+    MUST(mkdtemp(path) && !setenv("OMPI_MCA_orte_tmpdir_base", path, 1));
+}
+
 static void call_mpi(const char *library, char what)
 {
     void *mpi = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
@@ -58,6 +70,8 @@ static void call_mpi(const char *library, char what)
     *(void **)&initialize = dlsym(mpi, "MPI_Init");
     *(void **)&finalize = dlsym(mpi, "MPI_Finalize");
     MUST(initialize && finalize);
+    if (what == 'i')
+        own_folder();
     if (what != 'l')
         MUST(!(what == 'i' ? initialize(NULL, NULL) : finalize()));
 }
