@@ -140,6 +140,21 @@ def rank_chains():
         wanted = [111, 3, 4, 5, 666]
         assert [f.wait().tolist() for f in futures] == [[w * size] * 4 for w in wanted]
         assert seen.wait(60)
+
+    def again(value, depth):
+        def call(future):
+            late()
+            work = dist.all_reduce(torch.full((2,), float(value)), async_op=True)
+            if depth == 0:
+                return work.get_future().wait()[0]
+            below = work.get_future().then(again(value, depth - 1)).wait()
+            return below + add(value)(None)[:2]
+
+        return call
+
+    futures = [future_of(mine()).then(again(10**i, 4)) for i in range(4)]
+    for i, future in enumerate(futures):
+        assert future.wait().tolist() == [5.0 * size * 10**i] * 2
     with pytest.raises(RuntimeError, match="KeyError: 'here'"):
         future_of(mine()).then(lambda _: {}["here"]).wait()
     with pytest.raises(RuntimeError, match="KeyError"):
@@ -263,8 +278,34 @@ def rank_join(divide):
     return [p.tolist() for p in wrapped.parameters()]
 
 
+def rank_builtin():
+    """torch's built-in hooks, in C++, read futures' values; an error comes with its text."""
+    rank, found = dist.get_rank(), []
+    for hook in (dist.BuiltinCommHookType.FP16_COMPRESS, dist.BuiltinCommHookType.ALLREDUCE):
+        torch.manual_seed(2)
+        wrapped = DistributedDataParallel(torch.nn.Linear(3, 2), bucket_cap_mb=1e-5)
+        wrapped._register_builtin_comm_hook(hook)
+        for _ in range(3):
+            wrapped(torch.full((2, 3), rank + 1.0)).sum().backward()
+        found.append([p.grad.tolist() for p in wrapped.parameters()])
+    return found
+
+
 def rank_joins():
-    return [rank_join(True), rank_join(False)]
+    return [rank_join(True), rank_join(False), rank_builtin()]
+
+
+def rank_builtin_error():
+    group = dist.new_group([0, 1])
+    if dist.get_rank() > 1:
+        return
+    wrapped = DistributedDataParallel(torch.nn.Linear(3, 2), process_group=group)
+    wrapped._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+    with pytest.raises(RuntimeError, match="allreduce of 8 float16"):
+        if dist.get_rank() == 1:
+            dist.all_reduce(torch.ones(5), group=group)
+        else:
+            wrapped(torch.ones(2, 3)).sum().backward()
 
 
 class Net(torch.nn.Module):
@@ -364,6 +405,7 @@ def rank_bodies():
     for body in BODIES:
         body()
     rank_unwaited(2000)
+    rank_builtin_error()
 
 
 @pytest.mark.parametrize("nranks", [2, 3])
