@@ -138,6 +138,7 @@ class Order:
                         self._job.rank,
                         self._job.host,
                     )
+            self._moves += 1  # for those who wait behind it
 
     def close(self) -> None:
         """Under the job's lock: who waits learns that the job has ended."""
