@@ -140,6 +140,21 @@ def rank_chains():
         wanted = [111, 3, 4, 5, 666]
         assert [f.wait().tolist() for f in futures] == [[w * size] * 4 for w in wanted]
         assert seen.wait(60)
+
+    def again(value, depth):
+        def call(future):
+            late()
+            work = dist.all_reduce(torch.full((2,), float(value)), async_op=True)
+            if depth == 0:
+                return work.get_future().wait()[0]
+            below = work.get_future().then(again(value, depth - 1)).wait()
+            return below + add(value)(None)[:2]
+
+        return call
+
+    futures = [future_of(mine()).then(again(10**i, 4)) for i in range(4)]
+    for i, future in enumerate(futures):
+        assert future.wait().tolist() == [5.0 * size * 10**i] * 2
     with pytest.raises(RuntimeError, match="KeyError: 'here'"):
         future_of(mine()).then(lambda _: {}["here"]).wait()
     with pytest.raises(RuntimeError, match="KeyError"):
@@ -166,15 +181,16 @@ def rank_many():
 
 def rank_never():
     """A callback that does not end holds back the calls of later ones, but not for ever."""
-    dist.group.WORLD.set_timeout(datetime.timedelta(seconds=2))
-    go = threading.Event()
-    stuck = future_of(mine()).then(lambda _: go.wait(60))
-    later = future_of(mine()).then(lambda _: dist.all_reduce(mine()))
+    go, one, two = threading.Event(), future_of(mine()), future_of(mine())
+    dist.barrier()
+    dist.group.WORLD.set_timeout(datetime.timedelta(seconds=1))  # no call is made under it
+    stuck = one.then(lambda _: go.wait(100))
+    later = two.then(lambda _: dist.all_reduce(mine()))
     with pytest.raises(HalayTimeout, match="attached before it has not ended"):
         later.wait()
+    dist.group.WORLD.set_timeout(datetime.timedelta(seconds=100))
     go.set()
     assert stuck.wait()
-    dist.group.WORLD.set_timeout(datetime.timedelta(seconds=100))
     future_of(mine()).then(lambda _: dist.all_reduce(mine())).wait()
 
 
@@ -263,8 +279,34 @@ def rank_join(divide):
     return [p.tolist() for p in wrapped.parameters()]
 
 
+def rank_builtin():
+    """torch's built-in hooks, in C++, read futures' values; an error comes with its text."""
+    rank, found = dist.get_rank(), []
+    for hook in (dist.BuiltinCommHookType.FP16_COMPRESS, dist.BuiltinCommHookType.ALLREDUCE):
+        torch.manual_seed(2)
+        wrapped = DistributedDataParallel(torch.nn.Linear(3, 2), bucket_cap_mb=1e-5)
+        wrapped._register_builtin_comm_hook(hook)
+        for _ in range(3):
+            wrapped(torch.full((2, 3), rank + 1.0)).sum().backward()
+        found.append([p.grad.tolist() for p in wrapped.parameters()])
+    return found
+
+
 def rank_joins():
-    return [rank_join(True), rank_join(False)]
+    return [rank_join(True), rank_join(False), rank_builtin()]
+
+
+def rank_builtin_error():
+    group = dist.new_group([0, 1])
+    if dist.get_rank() > 1:
+        return
+    wrapped = DistributedDataParallel(torch.nn.Linear(3, 2), process_group=group)
+    wrapped._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+    with pytest.raises(RuntimeError, match="allreduce of 8 float16"):
+        if dist.get_rank() == 1:
+            dist.all_reduce(torch.ones(5), group=group)
+        else:
+            wrapped(torch.ones(2, 3)).sum().backward()
 
 
 class Net(torch.nn.Module):
@@ -364,6 +406,7 @@ def rank_bodies():
     for body in BODIES:
         body()
     rank_unwaited(2000)
+    rank_builtin_error()
 
 
 @pytest.mark.parametrize("nranks", [2, 3])
@@ -371,11 +414,11 @@ def test_callbacks(tmp_path, nranks):
     well(tmp_path, nranks, rank_bodies)
 
 
-@pytest.mark.parametrize("nranks", [2, 3, 4])
-@pytest.mark.parametrize("times", [1, pytest.param(50, marks=pytest.mark.long)])
-def test_hooks(tmp_path, nranks, times):
-    if times == 1 and nranks == 4:
-        pytest.skip("2 and 3 ranks are enough for CI")
+LONG = [pytest.param(50, nranks, marks=pytest.mark.long) for nranks in (2, 3, 4)]
+
+
+@pytest.mark.parametrize("times, nranks", [(1, 2), (1, 3), *LONG])
+def test_hooks(tmp_path, times, nranks):
     well(tmp_path, nranks, rank_hooks, times, timeout=180 if times == 1 else 7200)
 
 

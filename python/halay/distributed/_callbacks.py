@@ -12,6 +12,8 @@ up to that one go before its own next call.
 from __future__ import annotations
 
 import bisect
+import functools
+import sys
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable
@@ -23,6 +25,15 @@ from ..errors import HalayTimeout
 
 if TYPE_CHECKING:
     from ._job import Job
+
+# torch's Future() holds Python objects; one with a list for C++ comes from its interpreter only.
+LIST_WHEN_DONE = """
+def wait(gate: Future[int], tensors: List[Tensor]) -> List[Tensor]:
+    torch.jit.wait(gate)
+    return tensors
+def start(gate: Future[int], tensors: List[Tensor]) -> Future[List[Tensor]]:
+    return torch.jit.fork(wait, gate, tensors)
+"""
 
 GRACE_S = 2.0  # by which a call may end after its deadline
 
@@ -80,9 +91,15 @@ class Order:
             self._move()
 
     def lend(self, turn: Turn, later: Turn) -> None:
-        """A callback waits for what a later one returns."""
+        """A callback waits for what a later one returns, and so does who waits for it."""
         with self._changed:
-            turn.lent = max(turn.lent, later.ticket)
+            reach = later.ticket
+            for other in self._open:
+                if turn < other and other.ticket <= reach:
+                    reach = max(reach, other.lent)
+            for other in self._open:
+                if other is turn or (other < turn and other.lent >= turn.ticket):
+                    other.lent = max(other.lent, reach)
             self._move()
 
     def _move(self) -> None:
@@ -121,6 +138,7 @@ class Order:
                         self._job.rank,
                         self._job.host,
                     )
+            self._moves += 1  # for those who wait behind it
 
     def close(self) -> None:
         """Under the job's lock: who waits learns that the job has ended."""
@@ -176,12 +194,31 @@ class HalayFuture(torch.futures.Future[Any]):
             mine.order.lend(mine, its)
         return super().wait()
 
+    def as_list(self, tensors: Sequence[torch.Tensor]) -> torch.futures.Future[Any]:
+        """A future of C++'s that is done when this is: with these tensors, or with its error."""
+        # Not then(): the wait is no callback of the program, and has no place among these.
+        gate = super().then(lambda _: self.value() and None)
+        found: torch.futures.Future[Any] = _list_when_done()(gate, tensors)
+        return found
+
     def settle(self, value: object, error: BaseException | None) -> None:
         """The result, or the error."""
         if error is not None:
             self._set_unwrap_func(Failed(error).__getitem__)
             value = Failed(error)
         super().set_result(value)
+
+
+@functools.cache
+def _list_when_done() -> Any:
+    unit: Any = torch.jit.CompilationUnit
+    return unit(LIST_WHEN_DONE).start
+
+
+def is_asked_by_engine() -> bool:
+    """Whether C++ code, in a backward pass, has called the function that calls this one."""
+    frame = sys._getframe(1).f_back
+    return frame is None or frame.f_code.co_name == "_engine_run_backward"
 
 
 class Task:

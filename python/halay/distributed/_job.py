@@ -293,7 +293,7 @@ class Job:
                 lib.halay_context_progress(self.context, SLEEP_NS)
                 self.reap()
                 with self.lock:
-                    if self._untold or self._tasks or self.closed or not self.pending:
+                    if self._untold or self._may_run() or self.closed or not self.pending:
                         self._mover = None
             with self.lock:
                 self._idle += 1

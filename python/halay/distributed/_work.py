@@ -15,7 +15,7 @@ import torch.distributed as dist
 from .. import _tensors
 from .._core import interrupted, lib
 from ..errors import HalayTimeout
-from ._callbacks import HalayFuture
+from ._callbacks import HalayFuture, is_asked_by_engine
 from ._job import Job
 from ._tensors import cuda_tensors
 
@@ -197,14 +197,18 @@ class HalayWork(dist.Work):
     def result(self) -> list[torch.Tensor]:
         return self.results
 
-    def get_future(self) -> HalayFuture:
+    def get_future(self) -> torch.futures.Future[Any]:
         """Of the list of result tensors."""
         with self.job.lock:
-            if self._future is not None:
-                return self._future
-            self._owed = False
-            self._future = make_future(self.job, self.devices)
-            done = self._done
-        if done:  # else finish() sees the future
+            fresh = self._future is None
+            if self._future is None:
+                self._owed = False
+                self._future = make_future(self.job, self.devices)
+            future, done = self._future, self._done
+        if fresh and done:  # else finish() sees the future
             self.tell()
-        return self._future
+        # DDP's built-in hook for float16 reads a list in C++.
+        kinds = {tensor.dtype for tensor in self.results}
+        if kinds == {torch.float16} and not self.devices and is_asked_by_engine():
+            return future.as_list(self.results)
+        return future
