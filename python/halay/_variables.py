@@ -7,7 +7,9 @@ init() of a job to its last end, where they were absent. The library itself take
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import socket
 import threading
 from typing import Any
@@ -15,6 +17,8 @@ from typing import Any
 from ._core import ffi, lib, text_of
 
 BYTES = 512
+FIRST_PORT = 10000
+TRIES = 64
 
 _lock = threading.Lock()
 _owners: set[int] = set()  # who has a job
@@ -45,10 +49,25 @@ def reached_at(host: str, nnodes: int) -> str:
     return host
 
 
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("", 0))
-        return int(one.getsockname()[1])
+def _first_lent() -> int:
+    """The first port that the kernel gives to connections."""
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range") as found:
+            return int(found.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def free_port(host: str = "") -> int:
+    """One on which something is to listen later: none that a connection may be given meanwhile."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    choose, end = random.SystemRandom(), _first_lent()
+    tried = [choose.randrange(FIRST_PORT, end) for _ in range(TRIES)] if end > FIRST_PORT else []
+    for port in (*tried, 0):
+        with socket.socket(family, socket.SOCK_STREAM) as one, contextlib.suppress(OSError):
+            one.bind((host, port))
+            return int(one.getsockname()[1])
+    raise OSError(f"no port of {host or 'this host'} is free to listen on")
 
 
 def _absent(values: dict[str, str]) -> dict[str, str]:
@@ -70,7 +89,7 @@ def announce(owner: object, context: Any, comm: Any) -> int:
     text = ffi.new("char[]", BYTES)
     if topology.rank == 0:
         host = reached_at(text_of(topology.host), topology.nnodes)
-        told = f"{host} {_free_port()}".encode()
+        told = f"{host} {free_port()}".encode()
         ffi.memmove(text, told, len(told))
     code = int(lib.halay_broadcast(text, BYTES, lib.HALAY_UINT8, 0, comm))
     if code != 0:

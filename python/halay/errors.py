@@ -51,7 +51,7 @@ class HalayError(HorovodInternalError):
 class HalayTimeout(HalayError):
     """The deadline passed. The verdict names who was missing."""
 
-    begins = "Timed out: "
+    begins = "halay: Timed out - "  # the words that torch's tests look for
 
 
 class HalayMismatch(HalayError):

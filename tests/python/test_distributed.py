@@ -173,6 +173,9 @@ def rank_pairs():
         assert got.tolist() == [0, 1, 2, 3, 4]
         with pytest.raises(NotImplementedError, match="sender"):
             dist.recv(got)
+    for call in (dist.isend, dist.irecv):  # as Gloo, but by name
+        with pytest.raises(ValueError, match=rf"rank {rank} is not another rank of the {size}"):
+            call(torch.ones(2), rank)
     # Each tag is an order of its own, both ways, in the default group and in another one.
     for group in (None, dist.new_group(range(size))):
         got = {tag: torch.zeros(3) for tag in range(4)}
@@ -439,26 +442,22 @@ def rank_again(cycles):
 
 
 def rank_refusals():
-    with pytest.raises(ValueError, match=r"meta.*CUDA devices only"):
+    with pytest.raises(ValueError, match="device meta has no memory"):
         dist.all_reduce(torch.ones(3, device="meta"))
     with pytest.raises(ValueError, match="to_dense"):
         dist.broadcast(torch.eye(2).to_sparse(), 0)
     for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
-        one, other = torch.zeros(2, dtype=dtype), (dist.get_rank() + 1) % dist.get_world_size()
+        one = torch.zeros(2, dtype=dtype)
         many = torch.zeros(2 * dist.get_world_size(), dtype=dtype)
         for call in (
             lambda one=one: dist.all_reduce(one),
             lambda one=one: dist.reduce(one, 0),
-            lambda one=one: dist.broadcast(one, 0),
-            lambda one=one, many=many: dist.all_gather_into_tensor(many, one),
             lambda one=one, many=many: dist.reduce_scatter_tensor(one, many),
-            lambda many=many: dist.all_to_all_single(many.clone(), many),
-            lambda one=one, other=other: dist.send(one, other),
         ):
-            with pytest.raises(TypeError, match=rf"{dtype} is not supported.*torch\.uint8"):
+            with pytest.raises(TypeError, match=rf"{dtype} is not supported.*tensor\.float"):
                 call()
         sent = torch.full((2,), 3.0).to(dtype) if dist.get_rank() == 0 else one
-        dist.broadcast(sent.view(torch.uint8), 0)  # as the text says
+        dist.broadcast(sent, 0)
         assert sent.float().tolist() == [3.0, 3.0]
     with pytest.raises(TypeError, match=r"float32.*float64"):
         dist.all_gather_into_tensor(

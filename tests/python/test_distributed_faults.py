@@ -140,8 +140,18 @@ def rank_absence():
     group = dist.new_group(timeout=datetime.timedelta(seconds=2))
     if rank == 0:
         begin = time.monotonic()
-        with pytest.raises(HalayTimeout, match="rank 1"):
+        with pytest.raises(HalayTimeout, match=" Timed out .*rank 1"):
             dist.all_reduce(torch.ones(3), group=group)
+        assert 1 < time.monotonic() - begin < 15
+    else:
+        time.sleep(4)
+    dist.barrier()
+    group = dist.new_group()
+    group.monitored_barrier(datetime.timedelta(seconds=60))
+    if rank == 0:
+        begin = time.monotonic()
+        with pytest.raises(HalayTimeout, match=" Timed out .*rank 1"):
+            group.monitored_barrier(datetime.timedelta(seconds=2))
         assert 1 < time.monotonic() - begin < 15
     else:
         time.sleep(4)

@@ -24,6 +24,14 @@ def test_no_init_method(name, start):
     assert status == 0 and text.count("well") == 2, text
 
 
+def test_a_port_for_later():
+    """The kernel gives it to no connection meanwhile: on a busy machine it did."""
+    from halay import _variables
+
+    lent = range(_variables._first_lent(), 65536)
+    assert all(_variables.free_port(host) not in lent for host in ("", "127.0.0.1") * 20)
+
+
 FOREIGN = [
     {"WORLD_SIZE": "2"},
     pytest.param({"RANK": "0"}, marks=pytest.mark.long),

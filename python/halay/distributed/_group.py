@@ -19,7 +19,7 @@ from torch._C import _distributed_c10d as c10d
 from torch.distributed.constants import default_pg_timeout
 
 from .. import _tensors
-from .._core import ffi, interrupted, lib
+from .._core import deadline_s, ffi, interrupted, lib
 from . import _job
 from ._callbacks import here
 from ._sparse import all_reduce as all_reduce_sparse
@@ -84,6 +84,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self._stream: Any = None
         self._behind = False  # the communicator is behind it
         # The library's own setting of a deadline wins over torch's default of 30 minutes.
+        self._limit = datetime.timedelta(seconds=deadline_s())
         if timeout is not None and not os.environ.get("HALAY_DEADLINE"):
             self.set_timeout(timeout)
 
@@ -135,6 +136,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         for group in (self, self._inner):
             if group is not None:
                 self._job.must(lib.halay_comm_set_deadline(group._comm, nanoseconds))
+        self._limit = timeout
 
     def new_group(
         self,
@@ -621,14 +623,13 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
         """A barrier within this time; as every call, it names the ranks that do not come."""
-        before = ffi.new("uint64_t *")
-        self._job.must(lib.halay_comm_deadline(self._comm, before), self._comm)
+        before = self._limit
         if timeout is not None:
             self.set_timeout(timeout)
         try:
             self.barrier().wait()
         finally:
-            lib.halay_comm_set_deadline(self._comm, before[0])
+            self.set_timeout(before)
 
     # ---------------------------------------------------------------- between two ranks
 

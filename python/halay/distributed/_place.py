@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 from typing import Any
 
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from .._core import Place
-from .._variables import near
+from .._variables import free_port, near
 
 KEY = "halay"
 
@@ -58,8 +57,5 @@ def _address(store: Store) -> str:
     while isinstance(store, PrefixStore):
         store = store.underlying_store
     host = near(getattr(store, "host", ""), getattr(store, "port", 0))
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as one:
-        one.bind((host, 0))
-        port = one.getsockname()[1]
+    port = free_port(host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

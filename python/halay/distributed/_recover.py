@@ -9,6 +9,7 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from .. import _variables
 from ._group import HalayProcessGroup
 from ._job import Job, join, leave
 from ._start import rendezvous
@@ -18,6 +19,7 @@ def shrink(timeout: datetime.timedelta | None) -> list[int]:
     job = join()  # so that it outlives its last group
     try:
         old, before = job.rank, job.size
+        _variables.withdraw(job)  # their numbers are the old ones
         _leave_groups(job)
         tried, reason = 0, ""
         while True:
