@@ -88,7 +88,7 @@ def rank_right():
             model, optimizer = made(options, sparse, flat)
             model[1].weight.register_hook(lambda grad: grad * 2)
             scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
-            for step in range(4):
+            for _ in range(4):
                 optimizer.zero_grad(set_to_none=not flat)
                 for _ in range(options.get("backward_passes_per_step", 1)):
                     scaler.scale(loss_of(model)).backward()

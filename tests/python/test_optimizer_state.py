@@ -2,7 +2,6 @@
 """Optimizer state is handed on as it is: each optimizer of torch, with state of each type."""
 
 import collections
-import copy
 
 import pytest
 import torch
