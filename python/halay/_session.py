@@ -108,6 +108,7 @@ class Members:
         self.comm: Any = ffi.NULL
         self.trainer: Any = ffi.NULL
         self.names: set[str] = set()
+        self._naming = threading.Lock()
         self.side_comm: Any = ffi.NULL
         self.side: Side | None = None
         self.said: dict[tuple[Any, ...], Any] = {}  # what a framework's layer says again and again
@@ -139,6 +140,14 @@ class Members:
                 f"{lib.HALAY_TENSOR_NAME_MAX - 1} are allowed, and no zero byte: shorten it"
             )
         return full, encoded
+
+    def claim(self, full: str) -> bool:
+        """Takes the name, unless it is out; of threads that ask at once, one gets it."""
+        with self._naming:
+            if full in self.names:
+                return False
+            self.names.add(full)
+            return True
 
     def place(self, name: str | None, full: str, encoded: bytes) -> None:
         """Tells the library where a name is submitted, the first time. None: a name of our own."""
@@ -349,15 +358,25 @@ class Session:
         for changed in _at_change:
             changed(self)
 
-    def _refuse_used(self, members: Members, full: str) -> None:
-        if full in members.names:
-            raise DuplicateName(
-                lib.HALAY_EINVAL,
-                "HALAY_EINVAL",
-                f"{full!r} is out already: synchronize() it first, or give this one another name",
-                self.rank,
-                self.host,
-            )
+    def _used(self, full: str) -> DuplicateName:
+        return DuplicateName(
+            lib.HALAY_EINVAL,
+            "HALAY_EINVAL",
+            f"{full!r} is out already: synchronize() it first, or give this one another name",
+            self.rank,
+            self.host,
+        )
+
+    @contextlib.contextmanager
+    def _claimed(self, members: Members, full: str) -> Iterator[None]:
+        """The name is out, unless what follows fails."""
+        if not members.claim(full):
+            raise self._used(full)
+        try:
+            yield
+        except BaseException:
+            members.names.discard(full)
+            raise
 
     def submit_group(
         self, kind: str, names: list[str | None], start: Callable[[int], int], members: Members
@@ -367,8 +386,9 @@ class Session:
         All or nothing: no name of them may be out when the first one is submitted.
         """
         for name in names:
-            if name is not None:
-                self._refuse_used(members, members.full_name(kind, name)[0])
+            full = None if name is None else members.full_name(kind, name)[0]
+            if full is not None and full in members.names:
+                raise self._used(full)
         handles: list[int] = []
         try:
             for i in range(len(names)):
@@ -394,9 +414,8 @@ class Session:
         # Their numbers are their own: the trainer's go on without a gap.
         own = f"aside.{among.unnamed('aside')}" if name is None else name
         full, _ = among.full_name(kind, own)
-        self._refuse_used(among, full)
-        task = start(full)
-        among.names.add(full)
+        with self._claimed(among, full):
+            task = start(full)
         return self._hand_out(_Aside(among, full, task))
 
     def reach(self, stream: Any, patience_ns: int = MOVE_NS) -> None:
@@ -439,16 +458,17 @@ class Session:
         among = members if members is not None else self.members[0]
         self._refuse_outside(among, kind)
         full, encoded = among.full_name(kind, name)
-        self._refuse_used(among, full)
-        among.place(name, full, encoded)
-        ticket = ffi.new("halay_ticket_t *")
-        code = start(among.trainer, encoded, ticket)
-        if code != 0:
-            text = f"{full!r}: {text_of(lib.halay_strerror(code))}"
-            if code == lib.HALAY_EINVAL:
-                text += "; if it is its memory, a line on standard error says what is wrong with it"
-            raise error(code, text, self.rank, self.host)
-        among.names.add(full)
+        with self._claimed(among, full):
+            among.place(name, full, encoded)
+            ticket = ffi.new("halay_ticket_t *")
+            code = start(among.trainer, encoded, ticket)
+            if code != 0:
+                text = f"{full!r}: {text_of(lib.halay_strerror(code))}"
+                if code == lib.HALAY_EINVAL:
+                    text += (
+                        "; if it is its memory, a line on standard error says what is wrong with it"
+                    )
+                raise error(code, text, self.rank, self.host)
         return self._hand_out(_Pending(among, int(ticket[0]), full, keep, finish))
 
     def join_all(self) -> int:

@@ -86,7 +86,9 @@ class NotInitialized(ValueError):
     """init() has not been called, or shutdown() has."""
 
     def __init__(self) -> None:
-        super().__init__("Halay has not been initialized; use hvd.init().")
+        super().__init__(
+            "Halay has not been initialized; use hvd.init(), or halay.arrays.init() for arrays."
+        )
 
 
 class InvalidArgument(HalayError, ValueError):

@@ -3,6 +3,7 @@
 
 import gc
 import os
+import subprocess
 import threading
 from functools import partial
 
@@ -11,6 +12,7 @@ import torch
 
 import halay.torch as hvd
 from halay._core import ffi, lib
+from halay.horovod import probes
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
@@ -89,12 +91,24 @@ def test_init_arguments():
     hvd.shutdown()
 
 
-def test_probes():
-    """Nothing that Halay does not use is said to be there."""
-    probes = [hvd.mpi_enabled, hvd.mpi_built, hvd.gloo_enabled, hvd.gloo_built, hvd.nccl_built]
-    probes += [hvd.ddl_built, hvd.ccl_built, hvd.rocm_built]
-    assert not any(probe() for probe in probes)
-    assert hvd.cuda_built()
+def test_probes(tmp_path, monkeypatch):
+    """They are those of `import horovod`, and tell of the NCCL that is there."""
+    for name in probes.PROBES:
+        assert getattr(hvd, name) is getattr(probes, name)
+    assert hvd.gloo_built() and hvd.cuda_built() and not hvd.mpi_built()
+    assert probes.gpu_available("torch") == torch.cuda.is_available()
+    assert probes.gpu_available("horovod.torch") == torch.cuda.is_available()
+    assert not probes.gpu_available("no_such_framework")
+    source = tmp_path / "nccl.c"
+    for version, said in ((22809, 22809), (21700, 0)):
+        source.write_text(f"int ncclGetVersion(int *v) {{ *v = {version}; return 0; }}\n")
+        library = tmp_path / f"libnccl-{version}.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+        monkeypatch.setenv("HALAY_NCCL_LIBRARY", str(library))
+        assert hvd.nccl_built() == said
+    for value in ("off", str(tmp_path / "none.so")):
+        monkeypatch.setenv("HALAY_NCCL_LIBRARY", value)
+        assert hvd.nccl_built() == 0
 
 
 def test_horovods_numbers():

@@ -2,7 +2,7 @@
 """Optimizer state is handed on as it is: each optimizer of torch, with state of each type."""
 
 import collections
-import copy
+import threading
 
 import pytest
 import torch
@@ -29,6 +29,25 @@ TYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int6
 TYPES += [torch.uint8, torch.bool, torch.complex64, torch.complex128, *FLOAT8]
 
 Pair = collections.namedtuple("Pair", "first second")
+
+
+class Codes(torch.Tensor):
+    """A state of 8 bits and a scale, as torchao's optimizers have it."""
+
+    def __new__(cls, codes, scale):
+        return torch.Tensor._make_wrapper_subclass(cls, codes.shape, dtype=torch.float32)
+
+    def __init__(self, codes, scale):
+        self.codes, self.scale = codes, scale
+
+    def __tensor_flatten__(self):
+        return ["codes", "scale"], []
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten.detach.default:
+            return cls(args[0].codes, args[0].scale)
+        raise NotImplementedError(str(function))
 
 
 def parameters(dtype):
@@ -72,6 +91,7 @@ def oddities(seed):
         "last": torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last),
         "empty": torch.empty(0, 3, dtype=torch.bfloat16),
         "sparse": torch.sparse_coo_tensor([[0, 2]], [1.0, float(seed)], (4,)),
+        "codes": Codes(torch.arange(6, dtype=torch.uint8) + seed, torch.tensor(0.1 * seed)),
         "queue": collections.deque([table, 3], maxlen=4),
     }
 
@@ -91,6 +111,10 @@ def leaves(value, seen, path=""):
         before = seen.setdefault(id(value), path)
         if before != path:
             return [(path, "is", before)]
+        if hasattr(value, "__tensor_flatten__"):
+            names, more = value.__tensor_flatten__()
+            found = [(path, type(value).__name__, repr(more), list(value.shape))]
+            return found + leaves({name: getattr(value, name) for name in names}, seen, path)
         if value.layout != torch.strided:
             return leaves([value._indices(), value._values()], seen, path + "/sparse")
         memory = seen.setdefault(value.untyped_storage().data_ptr(), path)
@@ -174,6 +198,126 @@ def rank_state(names, wrapped):
                 step_together(optimizer, wrapped)
                 everywhere = hvd.allgather_object(leaves(after, {}) + state_of(optimizer))
                 assert all(one == everywhere[root] for one in everywhere)
+
+
+class Extra(torch.nn.Module):
+    """Parameters and buffers of all types, and state that is no tensor."""
+
+    def __init__(self, seed):
+        super().__init__()
+        self.extra = {"seen": seed}
+        self.weight = torch.nn.Parameter(torch.full((3,), float(seed)))
+        values = torch.arange(4).reshape(2, 2) % 2 + seed
+        for dtype in TYPES:
+            self.register_buffer(f"of_{str(dtype)[6:]}", values.float().to(dtype).t())
+        self.register_buffer("scale", torch.tensor(float(seed)).to(FLOAT8[0]))
+
+    def get_extra_state(self):
+        return self.extra
+
+    def set_extra_state(self, state):
+        self.extra = state
+
+
+def rank_models():
+    expected = leaves(dict(Extra(1).state_dict()), {})
+    for sync in (True, False):
+        model = Extra(hvd.rank() + 1)
+        state = model.state_dict()
+        if sync:
+            hvd.elastic.TorchState(model, None).sync()
+            assert leaves(dict(model.state_dict()), {}) == expected
+        else:
+            with pytest.raises(TypeError, match=r"_extra_state.*broadcast_object"):
+                hvd.broadcast_parameters(state, 0)
+            state.pop("_extra_state")
+            hvd.broadcast_parameters(state, 0)
+            found = leaves(dict(state), {})
+            assert found == [one for one in expected if "_extra_state" not in one[0]]
+    own = Codes(torch.full((3,), hvd.rank(), dtype=torch.uint8), torch.tensor(hvd.rank() + 0.5))
+    hvd.broadcast_parameters({"codes": own}, 1)
+    assert own.codes.tolist() == [1, 1, 1] and own.scale.item() == 1.5
+
+
+def rank_elastic():
+    """A commit that is put back, and the state of rank 0 on all."""
+    for name in ("AdamW", "SGD", "LBFGS"):
+        optimizer = with_oddities(trained(name, torch.bfloat16, hvd.rank(), 2), hvd.rank() + 1)
+        state = hvd.elastic.TorchState(None, optimizer, epoch=hvd.rank())
+        before = state_of(optimizer)
+        optimizer.step(lambda: torch.tensor(1.0))
+        optimizer.state["more"] = optimizer.param_groups[0]["kept"] = 3
+        next(iter(optimizer.state.values()))["table"].zero_()
+        for _ in range(2):
+            state.restore()
+            assert state_of(optimizer) == before
+        state.sync()
+        everywhere = hvd.allgather_object(state_of(optimizer))
+        assert all(one == everywhere[0] for one in everywhere) and state.epoch == 0
+
+
+def rank_refused():
+    """The same words everywhere; and nothing is stuck after it."""
+    owned = parameters(torch.float32)
+    optimizer = torch.optim.SGD(owned[: 1 + (hvd.rank() == 0)], lr=0.1)
+    with pytest.raises(ValueError, match=r"rank 1: ValueError: .*other parameter groups"):
+        hvd.broadcast_optimizer_state(optimizer, 0)
+    optimizer = torch.optim.SGD(owned, lr=0.1)
+    if hvd.rank() == 0:
+        optimizer.state[owned[0]]["lock"] = threading.Lock()
+    with pytest.raises(ValueError, match=r"rank 0: TypeError: .*pickle"):
+        hvd.broadcast_optimizer_state(optimizer, 0)
+
+
+class Outer(torch.optim.Optimizer):
+    """Steps another one, and has a state_dict() of its own form, which torch's casts."""
+
+    def __init__(self, inner):
+        self.inner, self.seen = inner, 0
+        super().__init__([p for g in inner.param_groups for p in g["params"]], {})
+
+    def state_dict(self):
+        return {"inner": self.inner.state_dict(), "seen": self.seen}
+
+    def load_state_dict(self, saved):
+        self.inner.load_state_dict(saved["inner"])
+        self.seen = saved["seen"]
+
+
+def rank_wrappers():
+    optimizer = Outer(trained("Adam", torch.bfloat16, hvd.rank(), hvd.rank()))
+    optimizer.seen = hvd.rank()
+    for one in optimizer.inner.state.values():
+        one["master"] = torch.full((2,), 1.001953)
+    hvd.broadcast_optimizer_state(optimizer, 1)
+    everywhere = hvd.allgather_object(state_of(optimizer.inner))
+    assert all(one == everywhere[1] for one in everywhere) and optimizer.seen == 1
+    assert "float32" in str([one for one in everywhere[0] if "master" in one[0]])
+
+
+def rank_others():
+    rank_models()
+    rank_elastic()
+    rank_refused()
+    rank_wrappers()
+
+
+@pytest.mark.parametrize("nranks", RANKS)
+def test_models_commits_and_wrappers(job, nranks):
+    job(nranks, rank_others)
+
+
+def test_load_casts_nothing():
+    """What estimators of Spark do with a checkpoint."""
+    optimizer = trained("AdamW", torch.bfloat16, 1, 2)
+    first = optimizer.param_groups[0]["params"][0]
+    optimizer.state[first].update(master=torch.ones(3), table=torch.arange(3), words="x")
+    saved, before = optimizer.state_dict(), state_of(optimizer)
+    other = trained("AdamW", torch.bfloat16, 2, 1)
+    _torch_state.load(other, saved)
+    assert state_of(other) == before
+    _torch_state.follow_parameters(other)
+    assert state_of(other) == before
 
 
 @pytest.mark.parametrize("nranks", RANKS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program hears that asks what its Horovod was built with.
+"""What a program hears that asks what its Horovod was built with, also of `halay.torch` and others.
 
 Programs ask to decide what they may do: call init() again (with Gloo), pass mpi4py's communicators
 (with MPI), reduce on the GPU (with NCCL). The answers are those under which they do what works.
@@ -7,8 +7,10 @@ Programs ask to decide what they may do: call init() again (with Gloo), pass mpi
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import os
-from typing import Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 
 class Probe(NamedTuple):
@@ -32,8 +34,18 @@ def _not_mpi() -> bool:
     return not mpi_wanted()
 
 
-def _none() -> int:
-    return 0
+NCCL_LEAST = 21800  # as in include/halay/group.h
+
+
+def _nccl() -> int:
+    name = os.environ.get("HALAY_NCCL_LIBRARY") or "libnccl.so.2"
+    version = ctypes.c_int(0)
+    try:
+        if name == "off" or ctypes.CDLL(name).ncclGetVersion(ctypes.byref(version)) != 0:
+            return 0
+    except (OSError, AttributeError):
+        return 0
+    return version.value if version.value >= NCCL_LEAST else 0
 
 
 def _threads() -> bool:
@@ -52,7 +64,9 @@ PROBES: dict[str, Probe] = {
     "mpi_built": Probe(mpi_wanted, "False; True with HOROVOD_CONTROLLER=mpi"),
     "mpi_enabled": Probe(mpi_wanted, "False; True with HOROVOD_CONTROLLER=mpi"),
     "mpi_threads_supported": Probe(_threads, "ValueError, as without MPI; else True"),
-    "nccl_built": Probe(_none, "0: GPU memory is moved by Halay itself"),
+    "nccl_built": Probe(
+        _nccl, "the version of the NCCL that GPUs of a node use; 0 if none is found"
+    ),
     "ddl_built": Probe(_no, "False: DDL is gone"),
     "ccl_built": Probe(_no, "False"),
     "cuda_built": Probe(lambda: True, "True: tensors of CUDA devices are taken"),
@@ -92,7 +106,7 @@ def gloo_enabled() -> bool:
 
 
 def nccl_built() -> int:
-    """NCCL's version; 0 without."""
+    """The version of the NCCL that is found, from 2.18 on; 0: there is none."""
     return int(PROBES["nccl_built"].answer())
 
 
@@ -109,6 +123,22 @@ def ccl_built() -> bool:
 def cuda_built() -> bool:
     """Whether tensors of CUDA devices are taken."""
     return bool(PROBES["cuda_built"].answer())
+
+
+_GPUS: dict[str, Callable[[Any], int]] = {
+    "torch": lambda torch: torch.cuda.device_count(),
+    "tensorflow": lambda tf: len(tf.config.list_physical_devices("GPU")),
+    "mxnet": lambda mx: mx.context.num_gpus(),
+}
+
+
+def gpu_available(framework: str) -> bool:
+    """Whether the framework is there and sees a GPU."""
+    name = framework.rsplit(".", 1)[-1]
+    try:
+        return name in _GPUS and _GPUS[name](importlib.import_module(name)) > 0
+    except ImportError:
+        return False
 
 
 def rocm_built() -> bool:

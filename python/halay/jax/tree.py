@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import jax
 from .._process_sets import ProcessSet, global_process_set
 from .._reductions import Average
 from .compression import Compression, Compressor
-from .ops import broadcast, reduce_leaf
+from .ops import broadcast, broadcast_object, reduce_leaf
 
 
 def _named(tree: Any, name: str) -> tuple[list[tuple[str, Any]], Any]:
@@ -63,10 +64,46 @@ def broadcast_parameters(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The tree with root_rank's arrays: parameters, or the state of an optimizer. Returns it."""
+    """The tree with root_rank's arrays: parameters, or the state of an optimizer. Returns it.
+
+    Types stay: those that nothing is reduced in go as others, and leaves that are no arrays of JAX,
+    such as numbers, as objects; inside jax.jit these are taken for arrays.
+    """
     leaves, structure = _named(params, name or "parameters")
-    out = [broadcast(leaf, root_rank, own, process_set) for own, leaf in leaves]
+    traced = isinstance(jax.numpy.zeros(()), jax.core.Tracer)
+    places = [i for i, (_, leaf) in enumerate(leaves) if not isinstance(leaf, jax.Array)]
+    out = [leaf for _, leaf in leaves]
+    if places and not traced:
+        objects = broadcast_object(
+            [out[i] for i in places],
+            root_rank,
+            f"{name or 'parameters'}.{len(leaves)}",
+            process_set,
+        )
+        for i, value in zip(places, objects):
+            out[i] = value
+    for i, (own, leaf) in enumerate(leaves):
+        if traced or i not in places:
+            sent, back = _as_sent(leaf)
+            out[i] = back(broadcast(sent, root_rank, own, process_set))
     return jax.tree_util.tree_unflatten(structure, out)
+
+
+def _as_sent(leaf: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """An array of a type that is sent, and what makes the leaf of it again, to the bit."""
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is None:
+        return leaf, lambda found: found
+    if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        of = jax.random.key_impl(leaf)
+        return jax.random.key_data(leaf), lambda found: jax.random.wrap_key_data(found, impl=of)
+    if dtype.name.startswith("float8"):
+        convert = jax.lax.bitcast_convert_type
+        return convert(leaf, jax.numpy.uint8), lambda found: convert(found, dtype)
+    if dtype.name.startswith(("int2", "int4", "uint2", "uint4", "float4")):
+        wide = jax.numpy.float32 if dtype.name.startswith("float") else jax.numpy.int8
+        return leaf.astype(wide), lambda found: found.astype(dtype)
+    return leaf, lambda found: found
 
 
 def DistributedOptimizer(

@@ -110,7 +110,8 @@ def allreduce_at_once(
         text = _texts.pop()
     except IndexError:
         text = ffi.new("char[]", TEXT_BYTES)
-    members.names.add(said.full)
+    if not members.claim(said.full):  # another thread was faster
+        return None
     try:
         code = lib.halay_trainer_allreduce_wait(
             members.trainer, said.says, source, target, text, TEXT_BYTES

@@ -12,6 +12,7 @@ older one may not step any more.
 
 from __future__ import annotations
 
+import sys
 import warnings
 import weakref
 from collections import Counter
@@ -64,6 +65,22 @@ class _Way:
     process_set: ProcessSet
 
 
+_DISTURBED = """gradients were changed while they were being reduced, so that ranks would part. \
+Wait for them before a GradScaler, clipping or anything else changes them:
+    optimizer.synchronize()  # then scaler.unscale_(optimizer), clip_grad_norm_(...), ...
+    with optimizer.skip_synchronize(): optimizer.step()  # or scaler.step(optimizer)"""
+
+
+def _version(grad: torch.Tensor) -> int:
+    """How often the gradient was written to. 0: parts of one memory count for each other."""
+    values = grad if grad.layout == torch.strided else grad.detach()._values()
+    storage = getattr(values, "untyped_storage", None)  # since torch 2.0
+    if type(values) is not torch.Tensor or storage is None or values.is_inference():
+        return 0
+    whole = storage().nbytes() == values.numel() * values.element_size()
+    return values._version if whole else 0
+
+
 class _Gradient:
     """One parameter: its name, passes to go until it is submitted, and what is out for it."""
 
@@ -78,6 +95,7 @@ class _Gradient:
         self.superseded = False
         self.handle: int | Callable[[], torch.Tensor] | None = None
         self.sent: torch.Tensor | None = None
+        self.as_sent: tuple[torch.Tensor, int] | None = None
         self.context: Any = None
         self.hook: object = None
         self.sparse_dims: tuple[int, int] | None = None  # of the last gradient that was sparse
@@ -103,6 +121,7 @@ class _Gradient:
 
     def ready(self) -> None:
         if self.handle is not None:
+            self.as_sent = None  # that it was changed is told here
             raise AssertionError(
                 f"{self.name}: its gradient was computed more than {self.passes} times since "
                 "the last step(); set backward_passes_per_step to the number of backward passes "
@@ -119,6 +138,7 @@ class _Gradient:
         parameter, way = self.parameter, self.way
         if parameter.grad is None:
             parameter.grad = self._nothing()
+        self.as_sent = parameter.grad, _version(parameter.grad)
         grad = parameter.grad.detach()
         if grad.layout != torch.strided:
             self.sparse_dims = (grad.sparse_dim(), grad.dense_dim())
@@ -155,17 +175,28 @@ class _Gradient:
         values = like.new_empty((0, *like.shape[len(like.shape) - rest :]))
         return torch.sparse_coo_tensor(indices, values, like.shape)
 
+    def disturbed(self) -> bool:
+        """Whether the gradient is another one, or was written to, since it was submitted."""
+        grad = self.parameter.grad
+        if self.handle is None or self.as_sent is None or grad is None:
+            return False  # None: the program does without it
+        sent, version = self.as_sent
+        return grad is not sent or _version(grad) != version
+
     def finish(self) -> None:
-        handle = self.handle
+        handle, disturbed = self.handle, self.disturbed()
         sent, context = self.sent, self.context
         self.forget()
         if handle is None:
             return
+        found = handle() if callable(handle) else synchronize(handle)
+        if disturbed:
+            raise RuntimeError(f"{self.name}: {_DISTURBED}")
         if callable(handle):
-            self.parameter.grad = handle()
+            self.parameter.grad = found
             return
         assert sent is not None
-        result = self.way.compression.decompress(synchronize(handle), context)
+        result = self.way.compression.decompress(found, context)
         grad = self.parameter.grad
         if grad is None:
             return
@@ -176,7 +207,7 @@ class _Gradient:
                 grad.copy_(result)
 
     def forget(self) -> None:
-        self.handle, self.sent, self.fired = None, None, False
+        self.handle, self.sent, self.as_sent, self.fired = None, None, None, False
         self.passes_left = self.passes
 
 
@@ -285,6 +316,19 @@ class _Distributed(Front):
     def _parameter_names(self) -> dict[torch.Tensor, str]:
         """By parameter: programs written for Horovod read it."""
         return {parameter: gradient.name for parameter, gradient in self._reducer.gradients.items()}
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        # A GradScaler changes gradients without counting it in their versions.
+        scaling = sys._getframe(1).f_code.co_name == "_unscale_grads_"
+        if scaling and self._reducer.outstanding():
+            raise RuntimeError(f"GradScaler: {_DISTURBED}")
+        found: list[dict[str, Any]] = self.__dict__["param_groups"]
+        return found
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        self.__dict__["param_groups"] = groups
 
     @property
     def backward_passes_per_step(self) -> int:

@@ -351,9 +351,50 @@ def test_training_is_that_of_one_process(job, passes):
     job(2, rank_training, passes)
 
 
+def test_state_of_all_types(job):
+    job(2, rank_state_of_all_types)
+
+
 @pytest.mark.long
 def test_training_on_three_ranks_is_the_same_on_all(job):
     job(3, rank_training_of_three)
+
+
+def rank_state_of_all_types():
+    """To the bit, as root_rank has it: also what JAX sends as another type, and no arrays."""
+
+    def state(seed):
+        whole = jnp.arange(6).reshape(2, 3) % 2 + seed
+        names = ["bfloat16", "float16", "float32", "int8", "uint8", "bool", "complex64"]
+        names += ["float8_e4m3fn", "float8_e5m2", "int4", "uint4"]
+        typed = {name: whole.astype(name) for name in names if hasattr(jnp, name) or name == "bool"}
+        optimizer = optax.inject_hyperparams(optax.adam, ["mu_dtype"])(
+            0.1 * seed, mu_dtype="float32"
+        )
+        return {
+            **typed,
+            "key": jax.random.key(seed),
+            "plain": [seed, 0.1 * seed, seed == 1, f"text {seed}", None],
+            "numpy": (np.full(2, 0.1 * seed, np.float64), np.int64(2**40 + seed)),
+            "optax": optimizer.init({"w": jnp.full(3, seed, jnp.bfloat16)}),
+        }
+
+    def bits(leaf):
+        if not hasattr(leaf, "dtype"):
+            return type(leaf).__name__, repr(leaf)
+        raw = leaf
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            raw = jax.random.key_data(leaf)
+        return isinstance(leaf, jax.Array), str(leaf.dtype), np.asarray(raw).tobytes()
+
+    for root in range(hvd.size()):
+        found = hvd.broadcast_parameters(state(hvd.rank() + 1), root, f"state {root}")
+        expected = state(root + 1)
+        assert jax.tree.structure(found) == jax.tree.structure(expected)
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):
+            assert bits(a) == bits(b), (a, b)
+    traced = jax.jit(lambda tree: hvd.broadcast_parameters(tree, 0, "traced"))
+    assert float(traced({"x": jnp.float32(hvd.rank())})["x"]) == 0.0
 
 
 def rank_training_of_three():

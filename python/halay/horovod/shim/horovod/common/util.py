@@ -53,8 +53,11 @@ def check_installed_version(*_: Any, **__: Any) -> None:
 
 
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether collectives take GPU tensors."""
-    return False
+    """Whether the framework is there and sees a GPU."""
+    found = _probes.gpu_available(ext_base_name)
+    if verbose:
+        print(f"{ext_base_name}: {'' if found else 'no '}GPU available")
+    return found
 
 
 def mpi_built(verbose: bool = False) -> bool:
