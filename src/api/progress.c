@@ -676,7 +676,7 @@ void hly_wait_until(halay_context_t *ctx, bool (*over)(void *arg), void *arg)
 
 /* ---------------------------------------------------------------- waits that are interrupted */
 
-int halay_local_on_wait(halay_context_t *context, halay_local_ask_t *fn, void *arg)
+int halay_local_on_wait(halay_context_t *context, int (*fn)(void *arg), void *arg)
 {
     const int rc = hly_context_enter(context);
     if (rc)
