@@ -84,8 +84,7 @@ HALAY_API int halay_local_refuse(halay_comm_t *comm, int code, const char *text,
  * communicator is revoked, and the verdict says that this rank was interrupted. NULL: nobody is
  * asked any more.
  */
-typedef int halay_local_ask_t(void *arg);
-HALAY_API int halay_local_on_wait(halay_context_t *context, halay_local_ask_t *ask, void *arg);
+HALAY_API int halay_local_on_wait(halay_context_t *context, int (*ask)(void *arg), void *arg);
 /* Asks now, for a wait that is not the library's. 1: it is to end; who asks revokes. */
 HALAY_API int halay_local_ask(halay_context_t *context);
 

@@ -148,6 +148,19 @@ _CLASSES: dict[int, type[HalayError]] = {
 }
 
 
+# What the library's texts call by its name in C, and the longer ones first.
+_WORDS = {
+    "halay_comm_shrink, too (under torch.distributed halay.distributed.shrink())": (
+        "halay.distributed.shrink(), too"
+    ),
+    "pass HALAY_IN_PLACE as input instead": "give one tensor as both, or two that do not overlap",
+    "halay_comm_shrink": "halay.distributed.shrink()",
+    "halay_comm_agree": "halay.distributed.agree()",
+    "halay_init()": "init()",
+    "halay_finalize()": "shutdown()",
+}
+
+
 def error(
     code: int,
     verdict: str = "",
@@ -170,8 +183,10 @@ def verdict_error(
 ) -> HalayError:
     """As error(), which raises nothing."""
     general = _string(lib.halay_strerror(code))
-    name = general.split(":", 1)[0]
-    return _CLASSES.get(code, HalayError)(code, name, verdict or general, rank, host, of_job)
+    name, text = general.split(":", 1)[0], verdict or general
+    for in_c, here in _WORDS.items():
+        text = text.replace(in_c, here)
+    return _CLASSES.get(code, HalayError)(code, name, text, rank, host, of_job)
 
 
 class Place(NamedTuple):

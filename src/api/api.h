@@ -107,6 +107,9 @@ void hly_sign_grouped(struct hly_call *call);
 void hly_go(halay_request_t *request);
 /* Finds the request of a handle, and locks its context. */
 int hly_request_lock(halay_request_t *handle, halay_request_t **request);
+/* What a communicator, or the world's for a context, is asked for cannot be done: says so, so that
+ * halay_comm_verdict() does, too. Locked. Returns code. */
+int hly_comm_refuse(halay_comm_t *comm, int code, const char *text);
 /* The program cannot do that with a request now: says so, unlocks its context, returns rc. */
 int hly_request_refuse(const halay_request_t *request, int rc, const char *what);
 /* Gives the result of a complete request, and gives the request back. */
@@ -163,8 +166,6 @@ int hly_comm_enter(const halay_comm_t *handle, halay_comm_t **comm); /* not of a
 int hly_progress(halay_context_t *context); /* how many events there were */
 void hly_hand_on(halay_context_t *context); /* the news */
 void hly_wait(halay_request_t *request);
-/* Asks the program, as halay_local_on_wait() says, without the mutex. true: the wait is to end. */
-bool hly_ask(halay_context_t *context);
 /* Makes progress, and waits, until `over` says that it is over. */
 void hly_wait_until(halay_context_t *context, bool (*over)(void *arg), void *arg);
 void hly_sleep(halay_context_t *context, uint64_t timeout_ns);

@@ -117,12 +117,18 @@ void hly_go(halay_request_t *r)
     go(r);
 }
 
+int hly_comm_refuse(halay_comm_t *comm, int code, const char *text)
+{
+    hly_log(comm->context, HLY_ERROR, "%s", text);
+    return hly_fault_alone(comm, code, text);
+}
+
 /* There is no memory for it; only this rank knows. */
 static void not_begun(halay_comm_t *comm, int rc)
 {
-    static const char text[] = "a call could not be begun";
-    hly_log(comm->context, HLY_ERROR, "%s: %s", text, halay_strerror(rc));
-    hly_fault_alone(comm, rc, text);
+    char text[160];
+    snprintf(text, sizeof(text), "a call could not be begun: %s", halay_strerror(rc));
+    hly_comm_refuse(comm, rc, text);
 }
 
 /* Posts a call that the call cache lacks. *request NULL: it was wrong, and its group will fail. */

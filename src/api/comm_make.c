@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comm_make.c - makes communicators of others: dup, split, node, list of ranks. */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +19,12 @@ static int parent_of(const halay_comm_t *handle, void *out, const char *call, ha
     if (hly_forked(comm->context))
         return HALAY_EFORKED;
     if (comm->freed || comm->group_open) {
-        hly_log(comm->context, HLY_ERROR, "%s: the communicator %s", call,
-                comm->group_open ? "has a group that was not ended" : "was freed on this rank");
+        char text[128];
+        snprintf(text, sizeof(text), "%s: the communicator %s", call,
+                 comm->group_open ? "has a group that was not ended" : "was freed on this rank");
+        hly_lock(comm->context);
+        hly_comm_refuse(comm, HALAY_ESTATE, text);
+        hly_unlock(comm->context);
         return HALAY_ESTATE;
     }
     return HALAY_OK;
@@ -264,7 +269,7 @@ int halay_comm_create_group(halay_comm_t *handle, const int ranks[], int n, uint
         hly_wrong(&c, "the list has, or had, a communicator with this tag");
     rc = c.code;
     if (rc)
-        hly_log(comm->context, HLY_ERROR, "comm_create_group: %s", c.text);
+        hly_comm_refuse(comm, rc, c.text);
     else
         rc = subset_locked(comm, id ? id : 1, ranks, n, made);
     hly_unlock(comm->context);

@@ -256,29 +256,6 @@ void halay_local_unmark(halay_context_t *context, halay_mark_t *out)
     hly_unlock(context);
 }
 
-/* ---------------------------------------------------------------- waits that are interrupted */
-
-int halay_local_on_wait(halay_context_t *context, halay_local_ask_t *ask, void *arg)
-{
-    const int rc = hly_context_enter(context);
-    if (rc)
-        return rc;
-    context->waiters.ask = ask;
-    context->waiters.ask_arg = arg;
-    hly_unlock(context);
-    return HALAY_OK;
-}
-
-int halay_local_ask(halay_context_t *context)
-{
-    int rc = hly_context_enter(context);
-    if (rc)
-        return rc;
-    rc = hly_ask(context);
-    hly_unlock(context);
-    return rc;
-}
-
 /* ---------------------------------------------------------------- no call */
 
 int halay_local_refuse(halay_comm_t *handle, int code, const char *text, halay_request_t **request)

@@ -29,7 +29,7 @@ int halay_mem_kind(halay_context_t *context, const void *address, size_t bytes, 
     if (!rc)
         *kind = seen.kind;
     else
-        hly_log(context, HLY_ERROR, "halay_mem_kind: %s", text);
+        hly_comm_refuse(context->world, rc, text);
     hly_unlock(context);
     return rc;
 }
@@ -43,10 +43,10 @@ static int check_host(halay_context_t *ctx, const void *address, size_t bytes)
                          &seen, NULL, 0) &&
         hly_device_of(ctx, seen.kind)->touchable)
         return HALAY_OK;
-    hly_log(ctx, HLY_ERROR,
-            "halay_mem_register: the memory is not the host's (or not all of it); calls in a "
-            "device's memory need no registration");
-    return HALAY_EUNSUPPORTED;
+    return hly_comm_refuse(
+        ctx->world, HALAY_EUNSUPPORTED,
+        "the memory is not the host's (or not all of it); calls in a device's memory "
+        "need no registration");
 }
 
 int halay_mem_register(halay_context_t *context, void *address, size_t bytes, halay_range_t *range)

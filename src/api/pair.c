@@ -5,6 +5,8 @@
  * id that both sides can compute, and belongs to the communicator that the program named. Errors on
  * it name that one's ranks (struct hly_failure).
  */
+#include <stdio.h>
+
 #include "api/api.h"
 #include "fault/fault.h"
 
@@ -44,8 +46,12 @@ static int post(void *buffer, size_t count, halay_type_t type, bool sending, int
     if (hly_forked(ctx))
         return HALAY_EFORKED;
     if (peer < 0 || peer >= comm->nranks || peer == comm->rank) {
-        hly_log(ctx, HLY_ERROR, "%s rank %d: it has to be another rank of %d, and this is rank %d",
-                sending ? "send to" : "receive from", peer, comm->nranks, comm->rank);
+        char text[96];
+        snprintf(text, sizeof(text), "%s rank %d: it has to be another rank of %d, and this is %d",
+                 sending ? "send to" : "receive from", peer, comm->nranks, comm->rank);
+        hly_lock(ctx);
+        hly_comm_refuse(comm, HALAY_EINVAL, text);
+        hly_unlock(ctx);
         return HALAY_EINVAL;
     }
     hly_lock(ctx);

@@ -63,8 +63,7 @@ int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct 
                         halay_request_t **request)
 {
     if (c->code == HALAY_ESTATE && comm->freed) {
-        hly_log(comm->context, HLY_ERROR, "init of a persistent request: %s", c->text);
-        return HALAY_ESTATE;
+        return hly_comm_refuse(comm, HALAY_ESTATE, c->text);
     }
     int rc = hly_exec_make(comm, call, c->code, c->text, request);
     if (!rc) {

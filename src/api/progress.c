@@ -25,6 +25,7 @@
 #include "fault/accord.h"
 #include "fault/fault.h"
 #include "fault/patience.h"
+#include "halay/local.h"
 #include "wire/match.h"
 #include "wire/news.h"
 
@@ -50,8 +51,8 @@
 #define LONG_NS               250000ull /* so long a wait that the end of a sleep adds little */
 #define SLEEP_NS              1000000000ull
 #define ASK_NS                100000000ull /* a wait of the first thread asks the program so often */
-#define SLEEP_POLLED_NS       50000ull   /* group steps and marks are polled */
-#define SLEEP_CONNECTING_NS   1000000ull /* connections that come about are polled */
+#define SLEEP_POLLED_NS       50000ull     /* group steps and marks are polled */
+#define SLEEP_CONNECTING_NS   1000000ull   /* connections that come about are polled */
 
 int hly_context_enter(halay_context_t *context)
 {
@@ -558,7 +559,7 @@ static uint64_t ask_from(const halay_context_t *ctx, uint64_t now)
     return ctx->waiters.ask && hly_thread_id() == (int32_t)getpid() ? now + ASK_NS : UINT64_MAX;
 }
 
-bool hly_ask(halay_context_t *ctx)
+static bool ask_program(halay_context_t *ctx)
 {
     int (*const ask)(void *arg) = ctx->waiters.ask;
     void *const arg = ctx->waiters.ask_arg;
@@ -575,7 +576,7 @@ bool hly_ask(halay_context_t *ctx)
  * communicator end, on all ranks. */
 static void ask(halay_request_t *r, struct wait *w, uint64_t now)
 {
-    if (w->ask_ns && now >= w->ask_ns && hly_ask(r->context) && r->state != HLY_COMPLETE)
+    if (w->ask_ns && now >= w->ask_ns && ask_program(r->context) && r->state != HLY_COMPLETE)
         hly_fault_revoke(hly_comm_known(r->comm));
     if (!w->ask_ns || now >= w->ask_ns)
         w->ask_ns = ask_from(r->context, now);
@@ -671,4 +672,27 @@ void hly_wait_until(halay_context_t *ctx, bool (*over)(void *arg), void *arg)
         ctx->waiters.pollers++;
     }
     stop_polling(ctx);
+}
+
+/* ---------------------------------------------------------------- waits that are interrupted */
+
+int halay_local_on_wait(halay_context_t *context, int (*fn)(void *arg), void *arg)
+{
+    const int rc = hly_context_enter(context);
+    if (rc)
+        return rc;
+    context->waiters.ask = fn;
+    context->waiters.ask_arg = arg;
+    hly_unlock(context);
+    return HALAY_OK;
+}
+
+int halay_local_ask(halay_context_t *context)
+{
+    int rc = hly_context_enter(context);
+    if (rc)
+        return rc;
+    rc = ask_program(context);
+    hly_unlock(context);
+    return rc;
 }

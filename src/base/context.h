@@ -81,17 +81,17 @@ struct hly_device { /* a kind of memory, and who reduces and copies in it */
 
 /* The threads that wait in a context: api/progress.c. */
 struct hly_waiters {
-    bool leader;       /* a thread sleeps on the descriptors */
-    bool rearm;        /* the leader has been woken because another thread polled */
-    bool called;       /* hly_wake(): the leader returns to its caller */
-    bool woken;        /* the next sleep is skipped */
-    int pollers;       /* threads that poll in a loop */
-    int followers;     /* threads that sleep until hly_mutex_call() */
-    int wake_fd;       /* wakes the leader */
-    uint32_t backoff;  /* log2 of how much sooner waits sleep than they normally do */
-    uint8_t yields;    /* ranks of ours share this processor: learnt; 0: none known to */
-    uint64_t try_ns;   /* when to try that again, */
-    uint64_t alone_ns; /* and how long after the last try */
+    bool leader;           /* a thread sleeps on the descriptors */
+    bool rearm;            /* the leader has been woken because another thread polled */
+    bool called;           /* hly_wake(): the leader returns to its caller */
+    bool woken;            /* the next sleep is skipped */
+    int pollers;           /* threads that poll in a loop */
+    int followers;         /* threads that sleep until hly_mutex_call() */
+    int wake_fd;           /* wakes the leader */
+    uint32_t backoff;      /* log2 of how much sooner waits sleep than they normally do */
+    uint8_t yields;        /* ranks of ours share this processor: learnt; 0: none known to */
+    uint64_t try_ns;       /* when to try that again, */
+    uint64_t alone_ns;     /* and how long after the last try */
     int (*ask)(void *arg); /* of halay_local_on_wait(); NULL: nobody is asked */
     void *ask_arg;
     bool interrupted; /* its last answer, */

@@ -9,7 +9,8 @@
 #include "plan/text.h"
 #include "wire/match.h"
 
-#define FRESH_NS 3000000000ull /* what was told longer ago counts no more */
+#define REASON_BYTES 190
+#define FRESH_NS     3000000000ull /* what was told longer ago counts no more */
 
 /* ---------------------------------------------------------------- gaps */
 
@@ -230,6 +231,7 @@ void hly_elsewhere_leave(halay_context_t *context)
     if (!failed)
         return;
     hly_failure_text(&failed->last, text, sizeof(text));
+    hly_text_shorten(text, REASON_BYTES);
     for (struct hly_link *l = context->comms.next; l != &context->comms; l = l->next) {
         halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
         struct hly_verdict_wire v;

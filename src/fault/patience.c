@@ -333,7 +333,7 @@ static bool any_missing(const struct hly_patience *p, uint64_t now)
     return false;
 }
 
-/* When it ends at the latest, as far as is known now. */
+/* When it ends at the latest, as far as is known now, with the agreement on why. */
 static uint64_t end_ns(const struct waiting *w, const struct hly_patience *p)
 {
     uint64_t end = w->deadline_ns;
@@ -343,7 +343,7 @@ static uint64_t end_ns(const struct waiting *w, const struct hly_patience *p)
         if (a->rank && a->doing == HLY_DOING_STOPPED && w->now + patience_ns - a->stopped_ns < end)
             end = w->now + patience_ns - a->stopped_ns;
     }
-    return end;
+    return end + HLY_GRACE_MAX_NS + HLY_GRACE_NS;
 }
 
 static uint64_t notice_due_ns(const halay_comm_t *comm, const struct hly_patience *p)

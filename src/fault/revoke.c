@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "fault/agree.h"
+#include "plan/text.h"
 
 /* All calls on it that are under way here, and later ones, end with this verdict. */
 static void end_here(halay_comm_t *comm, const struct hly_verdict_wire *v)
@@ -60,8 +61,10 @@ static void reason(const halay_comm_t *comm, char *text, size_t bytes)
         if (rank < 0)
             continue;
         hly_rank_text(rank, 0, world, who);
-        snprintf(text, bytes, ", which has seen %s on %.24s fail (%.100s)", who, v->host,
-                 v->detail);
+        char detail[sizeof(v->detail)];
+        snprintf(detail, sizeof(detail), "%s", v->detail);
+        hly_text_shorten(detail, 100);
+        snprintf(text, bytes, ", which has seen %s on %.24s fail (%.100s)", who, v->host, detail);
         return;
     }
 }

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 struct hly_text {
     char *at;
@@ -24,6 +25,19 @@ __attribute__((format(printf, 2, 3))) static inline void hly_text_put(struct hly
     if (length > 0) {
         text->used += (size_t)length;
     }
+}
+
+/* To its first sentence, and whole words of that, in so many bytes. */
+static inline void hly_text_shorten(char *text, size_t bytes)
+{
+    char *end = strstr(text, ". "); /* the advice follows, which whoever names this gives, too */
+    if (end)
+        *end = '\0';
+    if (strlen(text) <= bytes)
+        return;
+    text[bytes - 3] = '\0';
+    end = strrchr(text, ' ');
+    strcpy(end ? end : text + bytes - 3, "...");
 }
 
 #endif

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What test_interrupted.py runs, on three ranks, a call a time: interrupted.py FOLDER CALL...
 
-Rank 0 is interrupted while it waits in the call, rank 1 waits as well, and rank 2 does not come before
-both have told how it ended. Each rank prints a line of JSON for each call.
+Rank 0 is interrupted while it waits in the call, rank 1 waits as well, and rank 2 does not come
+before both have told how it ended. Each rank prints a line of JSON for each call.
 """
 
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's handlers of signals run while a call waits; what they raise ends the call, on all ranks."""
+"""Handlers of signals run while a call waits; what they raise ends the call, on all ranks."""
 
 import json
 import re
@@ -18,8 +18,8 @@ DIST = ["dist.all_reduce", "dist.wait", "dist.barrier", "dist.recv"]
 
 def interrupted(folder, *calls):
     """Its output, and what ranks 0 and 1 have said of each call."""
-    command = [str(HALAYRUN), "-np", "3", "--whole-lines", sys.executable, str(PROGRAM), str(folder), *calls]
-    _, output = run(command, 240, environment())
+    words = ["-np", "3", "--whole-lines", sys.executable, str(PROGRAM), str(folder), *calls]
+    _, output = run([str(HALAYRUN), *words], 240, environment())
     said = [json.loads(line) for line in re.findall(r"^\{.*\}$", output, re.M)]
     return output, {(one["call"], one["rank"]): one for one in said}
 
