@@ -12,7 +12,7 @@ part_unit() {
     step "test --selftest" scripts/test --selftest
     step check-format scripts/check-format
     step check-limits scripts/check-limits
-    step shellcheck shellcheck -x scripts/{{lib,runner,suites,parts}.sh,quickstart,test,wheel,release,check-abi,site,compare-builds,make-kernels,check-{format,examples}} .ci/run slurm/*.sbatch lsf/*.lsf slurm/{agent,hosts} \
+    step shellcheck shellcheck -x scripts/{{lib,runner,suites,parts}.sh,quickstart,test,ecosystem,wheel,release,check-abi,site,compare-builds,make-kernels,check-{format,examples}} .ci/run slurm/*.sbatch lsf/*.lsf slurm/{agent,hosts} \
         tools/{common,halay-doctor,halay-info}/selftest.sh tests/gpu/{,parts/}*.sh tests/packages/*.sh tests/cluster/{*.sh,slurm-cluster,veth-nodes,rdma-nodes,digits} tests/fuzz/run
     step "make-kernels --check" scripts/make-kernels --check
     need_build || return
@@ -65,7 +65,10 @@ part_rdma() {
 }
 
 engines=(tests/python/test_{agents,elastic,elastic_jobs,ray,ray_elastic,rows,spark,spark_elastic,spark_estimators,torchft}.py)
-part_python() { pytests python tests/python "${engines[@]/#/--ignore=}" --ignore tests/python/frameworks; }
+part_python() {
+    pytests python tests/python "${engines[@]/#/--ignore=}" --ignore tests/python/frameworks
+    ! $all || step ecosystem scripts/ecosystem
+}
 part_engines() { pytests engines "${engines[@]}"; }
 part_frameworks() { pytests frameworks tests/python/frameworks; }
 part_packages() { need_packages lmod rpm cpio python3-venv && need_build && PYTHON=$python PACKAGES_LONG=$($all && echo 1) ctests build packages; }

@@ -132,23 +132,6 @@ void hly_comm_destroy(halay_comm_t *comm);
 /* Are there calls whose end the program has not seen, on it or between two of its ranks? */
 bool hly_comm_in_use(const halay_comm_t *comm);
 
-/* ---------------------------------------------------------------- group.c, persistent.c */
-
-/* Instead of posting it, adds the call to comm->group_open. allowed: such a call can be a member.
- */
-int hly_group_add(halay_comm_t *comm, const struct hly_call *call, struct hly_check *c,
-                  bool allowed, halay_request_t **request);
-/* It can have no such call: so the open group will fail, and the text says why the call does. */
-void hly_group_refuse(halay_comm_t *comm, char *text, size_t bytes);
-/* The head of a group, or a member, is complete. */
-void hly_group_part_done(halay_request_t *request);
-/* The program has waited for the group; the context is being destroyed. */
-void hly_group_release(halay_request_t *request);
-void hly_group_forget(struct hly_group *group);
-/* Instead of posting it, makes a persistent request. */
-int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct hly_check *c,
-                        halay_request_t **request);
-
 /* ---------------------------------------------------------------- explain_run.c */
 
 /* HALAY_EXPLAIN, on rank 0 of a communicator. Tells why the first call of a kind gets its plan;

@@ -5,6 +5,7 @@
 
 #include "api/agree_groups.h"
 #include "api/api.h"
+#include "api/group.h"
 #include "api/returned.h"
 #include "exec/circle.h"
 #include "exec/exec.h"

@@ -23,6 +23,7 @@
 
 #include "api/agree_groups.h"
 #include "api/api.h"
+#include "api/group.h"
 #include "exec/circle.h"
 #include "exec/exec.h"
 #include "fault/fault.h"

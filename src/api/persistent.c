@@ -13,6 +13,7 @@
 
 #include "api/agree_groups.h"
 #include "api/api.h"
+#include "api/group.h"
 #include "exec/exec.h"
 #include "wire/register.h"
 

@@ -16,6 +16,7 @@
 
 #include "../../proc/thread.h"
 #include "api/api.h"
+#include "api/group.h"
 #include "exec/circle.h"
 #include "exec/exec.h"
 #include "exec/listen.h"

@@ -19,6 +19,7 @@
 #include "../../proc/proc.h"
 #include "api/agree_groups.h"
 #include "api/api.h"
+#include "api/group.h"
 #include "api/returned.h"
 #include "device/device_builtin.h"
 #include "exec/exec.h"
