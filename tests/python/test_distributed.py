@@ -173,9 +173,7 @@ def rank_pairs():
         assert got.tolist() == [0, 1, 2, 3, 4]
         with pytest.raises(NotImplementedError, match="sender"):
             dist.recv(got)
-    for call in (dist.isend, dist.irecv):  # as Gloo, but by name
-        with pytest.raises(ValueError, match=rf"rank {rank} is not another rank of the {size}"):
-            call(torch.ones(2), rank)
+    messages_to_oneself(rank)
     # Each tag is an order of its own, both ways, in the default group and in another one.
     for group in (None, dist.new_group(range(size))):
         got = {tag: torch.zeros(3) for tag in range(4)}
@@ -184,6 +182,35 @@ def rank_pairs():
         for work in works:
             work.wait()
         assert all((got[tag] == 10 * tag + left).all() for tag in got)
+
+
+def messages_to_oneself(rank):
+    """In any order of send and receive, by tag; torch itself refuses the blocking calls."""
+    for kinds in ((dist.isend, dist.irecv), (dist.irecv, dist.isend)):
+        data, got = torch.arange(6.0).view(2, 3).t() + rank, torch.zeros(3, 2)
+        ops = [dist.P2POp(kind, data if kind is dist.isend else got, rank) for kind in kinds]
+        works = dist.batch_isend_irecv(ops)
+        data.zero_()  # the send is done
+        for work in works:
+            assert work.wait() and work.is_completed()
+        assert (got == torch.arange(6.0).view(2, 3).t() + rank).all()
+    got = {tag: torch.zeros(1) for tag in (3, 7)}
+    works = [dist.irecv(got[tag], rank, tag=tag) for tag in got]
+    for tag in (7, 3):
+        dist.isend(torch.full((1,), float(tag)), rank, tag=tag)
+    for work in works:
+        work.wait()
+    assert all(got[tag].item() == tag for tag in got)
+    dist.isend(torch.ones(2), rank)
+    with pytest.raises(ValueError, match="sent itself 2 elements"):
+        dist.irecv(torch.ones(3), rank).wait()
+    late = dist.irecv(torch.ones(3), rank)
+    with pytest.raises(HalayTimeout, match="not complete"):
+        late.wait(datetime.timedelta(seconds=0.1))
+    dist.isend(torch.zeros(3), rank)
+    late.wait()
+    with pytest.raises(ValueError, match=f"rank {dist.get_world_size()} is not a rank"):
+        dist.group.WORLD.send([torch.ones(1)], dist.get_world_size(), 0)
 
 
 def rank_asynchronous():

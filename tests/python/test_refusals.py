@@ -12,10 +12,12 @@ import torch
 import torch.distributed as dist
 import halay.distributed
 dist.init_process_group("halay", init_method="halay://")
-backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
-for call in (backend.send, backend.recv):
+from halay._core import ffi, lib
+group, rank = dist.group.WORLD, dist.get_rank()
+data, request = ffi.new("float[2]"), ffi.new("halay_request_t **")
+for call in (lib.halay_isend, lib.halay_irecv):
     try:
-        call([torch.ones(2)], dist.get_rank(), 0)
+        group._job.must(call(data, 2, lib.HALAY_FLOAT32, rank, group._comm, request), group._comm)
     except halay.HalayError as refused:
         print(f"refused: {refused.verdict}", flush=True)
 dist.destroy_process_group()

@@ -22,6 +22,7 @@ from .. import _tensors
 from .._core import deadline_s, ffi, interrupted, lib
 from . import _job
 from ._callbacks import here
+from ._oneself import Oneself
 from ._sparse import all_reduce as all_reduce_sparse
 from ._tensors import (
     IN_PLACE,
@@ -75,6 +76,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self._names = ["", "undefined"]
         self._left = False
         self._tags: dict[tuple[int, int], Any] = {}  # communicators, by peer and tag
+        self._oneself = Oneself(job, comm)
         self._bundle: HalayWork | None = None  # of calls that are one, and
         self._starts: list[Callable[[Any], int]] = []  # what starts each, when all are known
         self._inner: HalayProcessGroup | None = None  # of the same ranks: for callbacks
@@ -634,7 +636,11 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
     # ---------------------------------------------------------------- between two ranks
 
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> HalayWork:
-        data = source(_one(tensors, "send")[0], "send")
+        tensor = _one(tensors, "send")[0]
+        if peer == self.rank():
+            self._alone("send")
+            return self._oneself.send(tensor, tag)
+        data = source(tensor, "send")
         kind, at, count = moved_type(data, "send"), address(data), data.numel()
         comm, to = self._between("send", peer, tag)
         return self._call(
@@ -642,6 +648,9 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         )
 
     def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> HalayWork:
+        if peer == self.rank():
+            self._alone("recv")
+            return self._oneself.recv(_one(tensors, "recv")[0], tag, self._limit.total_seconds())
         target = Target(_one(tensors, "recv"), "recv")
         data = target.buffer
         kind, at, count = moved_type(data, "recv"), address(data), data.numel()
@@ -654,13 +663,20 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
             comm=comm,
         )
 
+    def _alone(self, call: str) -> None:
+        """A message to oneself is not the library's, so it can be no part of a group of calls."""
+        self._usable()
+        if self._bundle is not None:
+            raise ValueError(
+                f"halay {call}: a rank's message to itself among coalesced calls: make it outside"
+            )
+
     def _between(self, call: str, peer: int, tag: int) -> tuple[Any, int]:
         """Where these two ranks send with this tag, and the peer's rank there: sends and receives
         meet in the order of the calls, so each tag but 0 has a communicator of its own."""
-        if peer == self.rank() or not 0 <= peer < self.size():
+        if not 0 <= peer < self.size():
             raise ValueError(
-                f"halay {call}: rank {peer} is not another rank of the {self.size()} of the group; "
-                f"this is rank {self.rank()}. Within a rank copy the tensor: output.copy_(input)"
+                f"halay {call}: rank {peer} is not a rank of the {self.size()} of the group"
             )
         if tag == 0:
             return self._comm, peer

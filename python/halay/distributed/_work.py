@@ -45,6 +45,7 @@ class HalayWork(dist.Work):
     """
 
     _owed = False  # nobody has waited for it, or has its future
+    ends: float | None = None  # of a message to oneself, on which the library has no deadline
 
     def __init__(self, job: Job, comm: Any) -> None:
         super().__init__()
@@ -163,14 +164,16 @@ class HalayWork(dist.Work):
                     interrupted()
             if self._done:
                 return self._arrive()
-        end = time.monotonic() + seconds if seconds > 0 else None
+        start = time.monotonic()
+        end = start + seconds if seconds > 0 else self.ends
         while not self._done:
             self.job.usable()
             if end is not None and time.monotonic() > end:
                 raise HalayTimeout(
                     lib.HALAY_ETIMEOUT,
                     "HALAY_ETIMEOUT",
-                    f"Work.wait: not complete after {seconds:g} s; it is still under way",
+                    f"Work.wait: not complete after {time.monotonic() - start:.3g} s; it is still "
+                    "under way",
                     self.job.rank,
                     self.job.host,
                 )
