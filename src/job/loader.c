@@ -85,9 +85,8 @@ static const char *began_with(const char *name, char **kept)
 {
     const size_t length = strlen(name);
     size_t bytes = 0;
-    ssize_t n;
     FILE *file = fopen("/proc/self/environ", "re");
-    while (file && (n = getdelim(kept, &bytes, 0, file)) > 0)
+    while (file && getdelim(kept, &bytes, 0, file) > 0)
         if (!strncmp(*kept, name, length) && (*kept)[length] == '=') {
             fclose(file);
             return *kept + length + 1;
