@@ -11,6 +11,7 @@ import math
 import os
 import sys
 import threading
+from collections.abc import Generator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Callable, NamedTuple
@@ -104,8 +105,24 @@ if library_version.split(".")[:2] != __version__.split(".")[:2]:
 interrupts: list[BaseException] = []
 
 
-def _keep(_kind: object, raised: BaseException, _where: object) -> None:
-    interrupts.append(raised)
+def _keeping() -> Generator[None, None, None]:
+    """Keeps what throw() brings. A function would be interrupted itself, at its first step, by the
+    handler of another signal, and what came first would be lost."""
+    while True:
+        try:
+            try:
+                while True:
+                    yield
+            except GeneratorExit:
+                return
+            except BaseException as raised:
+                interrupts.append(raised)
+        except BaseException as raised:
+            interrupts.append(raised)
+
+
+_keeper = _keeping()
+next(_keeper)
 
 
 def _asked(_: object) -> int:
@@ -114,15 +131,17 @@ def _asked(_: object) -> int:
 
 
 try:
-    _ask = ffi.callback("int(void *)", _asked, error=1, onerror=_keep)
+    _ask = ffi.callback("int(void *)", _asked, error=1, onerror=_keeper.throw)
 except MemoryError:  # a system that forbids it (SELinux): handlers run when the call is over
     _ask = ffi.NULL
 
 
 def interrupted() -> None:
-    """Raises what a handler has raised while a call waited that has ended well all the same."""
+    """Raises what a handler has raised while a call waited, whose end this is."""
     if interrupts and threading.current_thread() is threading.main_thread():
-        raise interrupts.pop()
+        first = interrupts[0]
+        interrupts.clear()
+        raise first
 
 
 def refuse_in_handler(what: str) -> None:

@@ -48,7 +48,7 @@ PLACES = 65536  # names of which the library remembers where they were submitted
 
 # Handles are never reused, not even by a later session: a stale one is found out.
 _handles = itertools.count(1)
-_lock = threading.Lock()
+_lock = threading.RLock()  # a handler of a signal may run while init() or shutdown() waits
 _current: Session | None = None
 _was_elastic = False
 # What layers above do when a session is there, and when nobody waits any more for what is out.
@@ -241,6 +241,7 @@ class Session:
                 self.start_timeline(path, os.environ.get("HALAY_TIMELINE_MARK_CYCLES") == "1")
         except BaseException as failure:
             self.members.clear()
+            _variables.withdraw(self)
             lib.halay_finalize(self.context)  # takes NULL
             if last or not self.may_meet_again(failure):
                 raise
@@ -685,6 +686,7 @@ def shutdown(for_good: bool = False) -> None:
         found, _current = _current, None
         code = found.close(for_good) if found is not None else 0
     abandon()
+    interrupted()
     if found is not None and code != 0:
         raise error(code, rank=found.rank, host=found.host)
 

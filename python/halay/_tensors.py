@@ -105,6 +105,11 @@ def waited(tensor: torch.Tensor) -> torch.Tensor:
     return found
 
 
+def is_no_memory(tensor: torch.Tensor) -> bool:
+    """Whether its class stands for values that are elsewhere, as a DTensor's shards are."""
+    return type(tensor).__name__ in _INSTEAD or hasattr(tensor, "trigger_wait")
+
+
 def plain(tensor: torch.Tensor, what: str) -> torch.Tensor:
     """The tensor, if it has memory of its own; of a functional collective's result the value,
     which is waited for. Others are refused by the name of their class; `what` begins the text."""

@@ -237,6 +237,8 @@ def load(optimizer: Any, saved: dict[str, Any]) -> None:
     known = dict(zip(numbers, own))
     state = {known.get(key, key): value for key, value in saved["state"].items()}
     set_state(optimizer, saved["param_groups"], state)
+    # What an older release of torch has not saved gets its default, as by load_state_dict().
+    optimizer.__setstate__({"state": optimizer.state, "param_groups": optimizer.param_groups})
     follow_parameters(optimizer)
 
 

@@ -82,6 +82,7 @@ def _refuse(of: Session, kind: str, failure: Exception) -> None:
     request = ffi.new("halay_request_t **")
     if lib.halay_local_refuse(of.members[0].comm, code, said, request) == 0:
         lib.halay_request_wait(request[0])
+        interrupted()
 
 
 def _run(kind: str, prepare: Callable[[Session], _Call]) -> None:

@@ -135,6 +135,8 @@ static int post_vector(halay_collective_t collective, const void *in, void *out,
     struct hly_check c = {0};
     struct hly_call call = hly_call_of(collective, in, out, 0, type);
     const bool gives = collective == HALAY_REDUCE_SCATTER || collective == HALAY_SCATTER;
+    if ((collective == HALAY_GATHER || collective == HALAY_SCATTER) && root != comm->rank)
+        displs = NULL; /* those of the root are used */
     const size_t all = hly_check_counts(&c, &call, gives ? HALAY_BUFFER_IN : HALAY_BUFFER_OUT,
                                         counts, displs, type, comm);
     const size_t own = c.code ? 0 : counts[comm->rank] * halay_type_bytes(type);

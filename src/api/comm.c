@@ -151,6 +151,8 @@ int halay_comm_set_deadline(halay_comm_t *handle, uint64_t deadline_ns)
     if (rc)
         return rc;
     comm->deadline_ns = deadline_ns < HLY_DEADLINE_MAX_NS ? deadline_ns : HLY_DEADLINE_MAX_NS;
+    if (comm->deadline_ns > comm->context->longest_ns)
+        comm->context->longest_ns = comm->deadline_ns;
     hly_unlock(comm->context);
     return HALAY_OK;
 }

@@ -569,8 +569,11 @@ static bool ask_program(halay_context_t *ctx)
     hly_unlock(ctx);
     const bool interrupted = ask(arg) != 0;
     hly_lock(ctx);
-    ctx->waiters.told &= interrupted;
-    return ctx->waiters.interrupted = interrupted;
+    if (interrupted) {
+        ctx->waiters.told &= hly_fault_interrupted(ctx);
+        ctx->waiters.interrupted_ns = hly_now_ns();
+    }
+    return interrupted;
 }
 
 /* The program does what it wants to do meanwhile; if it wants the call to end, all calls on the

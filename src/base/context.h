@@ -94,8 +94,8 @@ struct hly_waiters {
     uint64_t alone_ns;     /* and how long after the last try */
     int (*ask)(void *arg); /* of halay_local_on_wait(); NULL: nobody is asked */
     void *ask_arg;
-    bool interrupted; /* its last answer, */
-    bool told;        /* which this rank has said */
+    uint64_t interrupted_ns; /* when it last wanted a call to end; 0: never */
+    bool told;               /* this rank has said so */
 };
 
 struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: api/agree_groups.c */
@@ -154,6 +154,7 @@ struct halay_context {
     struct hly_link orphans;         /* unexpected messages of communicators not made yet */
     uint32_t norphans;
     size_t orphan_bytes;
+    uint64_t longest_ns;             /* of the deadlines that communicators were given */
     uint64_t lost_ids[HLY_LOST_IDS]; /* communicators not made yet that lost an orphan, */
     uint64_t lost_ns;                /* the last one then */
     uint32_t nlost;                  /* more than fit in lost_ids: then all count as lost */

@@ -428,10 +428,19 @@ static int spin(halay_trainer_t *trainer, halay_ticket_t ticket)
     return over;
 }
 
-/* Mutex held. Steps and sleeps for all who wait, until this ticket is done. */
-static void drive(halay_trainer_t *trainer, halay_ticket_t ticket)
+/* The first time: in ASK_NS. */
+static int ask_is_due(uint64_t *ask_ns)
 {
-    uint64_t ask_ns = 0;
+    const uint64_t now_ns = hlt_trainer_now_ns();
+    if (!*ask_ns)
+        *ask_ns = now_ns + ASK_NS;
+    return now_ns >= *ask_ns;
+}
+
+/* Mutex held. Steps and sleeps for all who wait, until this ticket is done, or the program is to be
+ * asked: that is done while nobody drives, as the program may wait for another ticket. */
+static void drive(halay_trainer_t *trainer, halay_ticket_t ticket, uint64_t *ask_ns)
+{
     trainer->driver = 1;
     if (trainer->asleep) { /* wakes the thread, so that it parks, and does not wake for every
                               message */
@@ -441,9 +450,8 @@ static void drive(halay_trainer_t *trainer, halay_ticket_t ticket)
     }
     while (!is_over(trainer, ticket)) {
         step_or_wait(trainer);
-        if (is_over(trainer, ticket) || spin(trainer, ticket))
+        if (is_over(trainer, ticket) || spin(trainer, ticket) || ask_is_due(ask_ns))
             break;
-        ask(trainer, &ask_ns);
         doze(trainer, ASK_NS);
     }
     trainer->driver = 0;
@@ -464,11 +472,12 @@ static struct hlt_tensor *await(halay_trainer_t *trainer, halay_ticket_t ticket)
     while (!is_over(trainer, ticket)) {
         if (trainer->driver) {
             const struct timespec until = hlt_trainer_until(ASK_NS);
-            ask(trainer, &ask_ns);
             pthread_cond_timedwait(&trainer->changed, &trainer->mutex, &until);
         } else {
-            drive(trainer, ticket);
+            drive(trainer, ticket, &ask_ns);
         }
+        if (!is_over(trainer, ticket))
+            ask(trainer, &ask_ns);
     }
     if (--trainer->waiters == 0 && (trainer->parked || trainer->functions))
         pthread_cond_signal(&trainer->handback);

@@ -363,7 +363,8 @@ static bool orphan_fits(const halay_context_t *ctx, size_t bytes, halay_peer_id_
 /* No call of its communicator waits for this rank any more: all have ended by their deadline. */
 static bool is_stale(const halay_context_t *ctx, uint64_t came_ns)
 {
-    return hly_now_ns() - came_ns > 2 * ctx->settings.deadline_ns;
+    const uint64_t own = ctx->settings.deadline_ns, given = ctx->longest_ns;
+    return hly_now_ns() - came_ns > 2 * (own > given ? own : given);
 }
 
 static void take_off(halay_context_t *ctx, struct hly_unexpected *m)

@@ -65,6 +65,8 @@ saves 2 "$HALAYRUN" -np 2 bash -c 'exec bash saves.sh $$'
 expect 143 "ranks that save"
 saves 2 "$HALAYRUN" -np 2 -l sh -c 'bash saves.sh $$; true'
 expect 143 "a shell around ranks that save"
+saves 2 "$HALAYRUN" -np 2 sh -c '{ bash saves.sh $$ >&3 | cat; } 3>&1; true'
+expect 143 "a pipeline of ranks that save"
 saves 2 "$HALAYRUN" -np 2 --min-np 1 bash -c 'exec bash saves.sh $$'
 expect 143 "ranks that change, and save"
 

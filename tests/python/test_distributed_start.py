@@ -34,6 +34,7 @@ def test_a_port_for_later():
 
 FOREIGN = [
     {"WORLD_SIZE": "2"},
+    {"RANK": "0", "WORLD_SIZE": "2"},  # right for one of the two
     pytest.param({"RANK": "0"}, marks=pytest.mark.long),
     pytest.param({"RANK": "1", "WORLD_SIZE": "5"}, marks=pytest.mark.long),
 ]

@@ -120,6 +120,7 @@ static void interrupt(struct hly_job *job, int number, int from_terminal)
     job->term_ms = 0;
     if (again) {
         job->kill_ms = now;
+        job->silent_ms = now + SILENT_MS;
         return;
     }
     job->signal = number;
@@ -403,7 +404,7 @@ static int program_goes_on(struct hly_job *job)
 static int goes_on(struct hly_job *job)
 {
     if (job->options->agent)
-        return hly_agent_goes_on(job);
+        return hly_agent_goes_on(job) || program_goes_on(job);
     if (hly_agents_awaited(job))
         return 1;
     return job->nended < job->nstarted ||

@@ -13,11 +13,11 @@
 #include "spawn.h"
 
 /* What all failures have in common; a signal to halayrun leaves options->grace_s instead. */
-enum { GRACE_MS = 1000 };
+enum { GRACE_MS = 1000, PROGRAMS = 8 };
 
 struct hly_rank {
-    pid_t pid;     /* 0: not started, or elsewhere */
-    pid_t program; /* what a shell that SIGTERM has ended had started; 0: nothing */
+    pid_t pid;                /* 0: not started, or elsewhere */
+    pid_t programs[PROGRAMS]; /* what a shell that SIGTERM has ended had started; 0: nothing */
     int ended;   /* a zombie by now: it is reaped when all have ended, or another is started in its
                     slot, so that its number, and with it its group's, stays taken */
     int fresh;   /* what its end means is still to be judged */

@@ -67,8 +67,11 @@ static void visit(struct hly_job *job, int number, int adopts)
         if (is_rank(job, pid) || waitpid(pid, NULL, WNOHANG) || !number)
             continue;
         struct hly_rank *leader = adopts ? leader_of(job, pid) : NULL;
-        if (leader)
-            leader->program = pid;
+        for (int i = 0; leader && i < PROGRAMS; i++)
+            if (!leader->programs[i]) {
+                leader->programs[i] = pid;
+                break;
+            }
         if (leader || !adopts)
             kill(pid, number);
     }
@@ -88,7 +91,10 @@ void hly_orphans_adopt(struct hly_job *job, int number)
 int hly_orphans_go_on(const struct hly_job *job)
 {
     for (int rank = 0; rank < job->options->slots; rank++)
-        if (job->ranks[rank].program > 0 && !waitpid(job->ranks[rank].program, NULL, WNOHANG))
-            return 1;
+        for (int i = 0; i < PROGRAMS; i++) {
+            const pid_t pid = job->ranks[rank].programs[i];
+            if (pid > 0 && !waitpid(pid, NULL, WNOHANG))
+                return 1;
+        }
     return 0;
 }

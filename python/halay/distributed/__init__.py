@@ -61,8 +61,9 @@ def register() -> None:
     dist.Backend.register_backend("halay", _make, extended_api=True, devices=["cpu", "cuda"])
     known: Any = import_module("torch.distributed.rendezvous")
     known.register_rendezvous_handler("halay", _rendezvous)
-    handlers = known._rendezvous_handlers
-    handlers["env"] = partial(_environment, handlers["env"])
+    handlers = getattr(known, "_rendezvous_handlers", {})
+    if "env" in handlers:
+        handlers["env"] = partial(_environment, handlers["env"])
 
 
 def shrink(timeout: datetime.timedelta | None = None) -> list[int]:

@@ -2,8 +2,8 @@
 """The process group: c10d's calls, turned into halay.h's.
 
 Of c10d's classes only ProcessGroup can be derived from in Python (its C++ side calls back into
-overridden methods), not Backend. torch hands the default group's new_group() every request for a
-sub-group, on members and on others: what halay_comm_from_ranks() needs.
+overridden methods), not Backend. torch hands the parent group's new_group() every request for a
+sub-group, on members and on others; its members alone make it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch._C import _distributed_c10d as c10d
 from torch.distributed.constants import default_pg_timeout
 
 from .. import _tensors
-from .._core import deadline_s, ffi, interrupted, lib
+from .._core import deadline_s, ffi, interrupted, lib, refuse_in_handler
 from . import _job
 from ._callbacks import here
 from ._oneself import Oneself
@@ -179,10 +179,16 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         parent = self._job.parent if self._comm == self._job.world else self._comm
         comm = self._job.group(parent, of, "new_group")
         store = c10d.PrefixStore(f"{name}/", self._store)
-        made = HalayProcessGroup(store, _job.share(self._job), comm, timeout)
+        made = HalayProcessGroup(store, _job.share(self._job), comm, None)
         made._set_group_name(name)
         made._set_group_desc(text or "undefined")
-        made.barrier().wait()  # a rank that does not come is named here
+        try:
+            made.barrier().wait()  # a rank that does not come is named here, by the job's deadline
+            if not os.environ.get("HALAY_DEADLINE"):
+                made.set_timeout(timeout)
+        except BaseException:
+            made.shutdown()
+            raise
         return made
 
     def _comms(self) -> list[Any]:
@@ -196,6 +202,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
 
     def shutdown(self) -> None:
         """Ends the group. What is still under way on it ends with it, or with the job."""
+        refuse_in_handler("destroy_process_group() was called")
         if self._left:
             return
         self._left = True
@@ -226,6 +233,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
                 comm = self._job.group(self._comm, list(range(self.size())), "callbacks")
             self._inner = HalayProcessGroup(self._store, self._job, comm, None)
             self._inner._is_inner = True
+            self._inner._limit = self._limit
             self._inner._names = self._names
         return self._inner
 
@@ -290,7 +298,10 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         request = ffi.new("halay_request_t **")
         comm = comm or self._comm
         with self._job.use(comm):
-            self._job.must(start(request), comm)
+            interrupted()  # before it is posted: else its request would be lost
+            code = start(request)
+            if code != 0:
+                raise self._job.error(code, comm)
         return request[0]
 
     def _usable(self) -> None:

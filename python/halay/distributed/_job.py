@@ -94,6 +94,7 @@ class Job:
             if place is None:
                 self.must(_variables.announce(self, self.context, self.parent), self.parent)
         except BaseException:
+            _variables.withdraw(self)
             lib.halay_finalize(self.context)
             raise
         self._made: dict[tuple[Any, ...], int] = {}  # by group()

@@ -29,16 +29,20 @@ def launched() -> bool:
 def given(options: Any) -> Place | None:
     """None: a launcher says who this process is, or it is alone.
 
-    torchrun's variables say it, too, if both are there and are what torch was told: programs that
-    start their ranks themselves, as Lightning, set one of them, or have those of their parent.
+    torchrun's variables say it, too, if on all ranks both are there and are what torch was told:
+    programs that start their ranks themselves, as Lightning, set one of them, or have those of
+    their parent.
     """
-    rank, size = options.group_rank, options.group_size
+    rank, size, store = options.group_rank, options.group_size, options.store
     variables = [os.environ.get(name) for name in ("RANK", "WORLD_SIZE")]
-    if launched() or variables == [str(rank), str(size)]:
+    matches = variables == [str(rank), str(size)]
+    if launched() or (size == 1 and (matches or not any(variables))):
         return None
-    if size == 1 and not any(variables):
-        return None
-    return meet(options.store, rank, size)
+    store.set(f"{KEY}/{rank}", str(int(matches)))
+    if rank == 0:
+        all_match = all(store.get(f"{KEY}/{one}") == b"1" for one in range(size))
+        store.set(f"{KEY}/by", "variables" if all_match else "store")
+    return None if store.get(f"{KEY}/by") == b"variables" else meet(store, rank, size)
 
 
 def meet(store: Store, rank: int, size: int) -> Place:

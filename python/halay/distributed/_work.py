@@ -20,7 +20,7 @@ from ._job import Job
 from ._tensors import cuda_tensors
 
 SLICE_NS = 20_000_000
-MOST_LEFT_ELEMENTS = 4096  # of the results of a work that Python has dropped
+MOST_LEFT_BYTES = 16384  # of the results of a work that Python has dropped
 
 
 def make_future(job: Job, devices: set[torch.device]) -> HalayFuture:
@@ -71,7 +71,9 @@ class HalayWork(dist.Work):
             self.job.left.append(self)
 
     def _is_small(self) -> bool:
-        return sum(map(torch.numel, self.results)) <= MOST_LEFT_ELEMENTS
+        if any(tensor.layout != torch.strided for tensor in self.results):
+            return False
+        return sum(t.untyped_storage().nbytes() for t in self.results) <= MOST_LEFT_BYTES
 
     @classmethod
     def done(cls, job: Job, comm: Any, results: Sequence[torch.Tensor]) -> HalayWork:

@@ -71,21 +71,19 @@ def broadcast_parameters(
     """
     leaves, structure = _named(params, name or "parameters")
     traced = isinstance(jax.numpy.zeros(()), jax.core.Tracer)
-    places = [i for i, (_, leaf) in enumerate(leaves) if not isinstance(leaf, jax.Array)]
     out = [leaf for _, leaf in leaves]
-    if places and not traced:
-        objects = broadcast_object(
-            [out[i] for i in places],
-            root_rank,
-            f"{name or 'parameters'}.{len(leaves)}",
-            process_set,
-        )
-        for i, value in zip(places, objects):
-            out[i] = value
+    objects: dict[int, Any] = {}
+    if not traced:  # which leaves are objects the root says: others may have arrays there
+        objects = {i: leaf for i, leaf in enumerate(out) if not isinstance(leaf, jax.Array)}
+        own_name = f"{name or 'parameters'}.{len(leaves)}"
+        objects = broadcast_object(objects, root_rank, own_name, process_set)
     for i, (own, leaf) in enumerate(leaves):
-        if traced or i not in places:
-            sent, back = _as_sent(leaf)
-            out[i] = back(broadcast(sent, root_rank, own, process_set))
+        if i in objects:
+            out[i] = objects[i]
+            continue
+        array = leaf if traced or isinstance(leaf, jax.Array) else jax.numpy.asarray(leaf)
+        sent, back = _as_sent(array)
+        out[i] = back(broadcast(sent, root_rank, own, process_set))
     return jax.tree_util.tree_unflatten(structure, out)
 
 

@@ -11,7 +11,7 @@ import torch
 from .. import _session, _torch_state
 from .._basics import rank
 from .._objects import allgather_object, broadcast_object
-from .._tensors import TYPES
+from .._tensors import TYPES, is_no_memory, plain
 from .ops import broadcast_async_, synchronize
 
 __all__ = [
@@ -41,7 +41,7 @@ def _named(params: Params) -> list[tuple[str | None, torch.Tensor]]:
 def _plain(name: str | None, tensor: torch.Tensor) -> Iterator[tuple[str | None, torch.Tensor]]:
     """The tensor, or those that a subclass is made of, such as one of few bits an element."""
     inner = getattr(tensor, "__tensor_flatten__", None)
-    if inner is None:
+    if inner is None or is_no_memory(tensor):
         yield name, tensor
         return
     for attribute in inner()[0]:
@@ -63,6 +63,8 @@ def broadcast_parameters(params: Params, root_rank: int) -> None:
                 f"broadcast {name!r}: needs a torch.Tensor, not {type(tensor)}; send other values "
                 "by hvd.broadcast_object(), and set them by model.load_state_dict(strict=False)"
             )
+        if is_no_memory(tensor):
+            plain(tensor, f"broadcast {name!r}")
     out = []
     for name, tensor in (piece for pair in named for piece in _plain(*pair)):
         target = tensor.detach()
