@@ -352,9 +352,9 @@ static int done_soon(struct hlx_gate *gate, const struct hlx_call *call)
 }
 
 /*
- * XLA runs a short program in the thread that calls it, and waits there for what it does. Where that
- * is one call, in the process's first thread, the wait is ours: it asks the program, whose handlers
- * of signals run (halay_local_on_wait).
+ * XLA runs a short program in the thread that calls it, and waits there for what it does. Where
+ * that is one call, in the process's first thread, the wait is ours: it asks the program, whose
+ * handlers of signals run (halay_local_on_wait).
  */
 static int waits_here(const struct hlx_says *says)
 {
