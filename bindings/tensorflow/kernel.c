@@ -560,7 +560,7 @@ static void refuse_submission(struct request *request, const char *name, int res
     snprintf(
         text, sizeof text,
         "tensor '%s' was refused: it is out already (give operations that run at the same time "
-        "different names), or a line on standard error says what is wrong",
+        "different names), or prescale_factor or postscale_factor is infinite or no number",
         name);
     refuse_result(request, result, text);
 }

@@ -107,6 +107,8 @@ int hlx_says_read(struct hlx_says *says, const struct hlx_ffi_frame *frame)
     if (!rc)
         rc = scalar(attrs, "keep", HLX_FFI_S64, &says->keep);
     if (!rc)
+        rc = scalar(attrs, "alone", HLX_FFI_S64, &says->alone);
+    if (!rc)
         rc = scalar(attrs, "prescale", HLX_FFI_F64, &says->prescale);
     if (!rc)
         rc = scalar(attrs, "postscale", HLX_FFI_F64, &says->postscale);

@@ -13,6 +13,7 @@ struct hlx_says {
     struct hlx_gate *gate;
     char name[HALAY_TENSOR_NAME_MAX];
     int64_t op, mean, root, keep; /* keep: the rank that gets the result, others zeros; or -1 */
+    int64_t alone;                /* it is all that its program does */
     double prescale, postscale;
 };
 

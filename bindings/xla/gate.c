@@ -37,7 +37,7 @@ void halay_xla_gate_close(struct hlx_gate *gate)
 {
     pthread_mutex_lock(&gate->mutex);
     gate->trainer = NULL;
-    while (gate->inside) /* who submits and looks whether it is done; neither blocks */
+    while (gate->inside) /* who submits; the process's first thread may wait, too */
         pthread_cond_wait(&gate->left, &gate->mutex);
     pthread_mutex_unlock(&gate->mutex);
 }

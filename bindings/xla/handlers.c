@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * handlers.c - the custom calls. Each submits its arrays by name, and tells XLA through a future
- * when the trainer has done with them: no thread waits, so programs of different ranks may run
- * their calls in different orders. What is done within microseconds is returned without a future.
+ * when the trainer has done with them: no thread of XLA's waits, so programs of different ranks may
+ * run their calls in different orders. What is done within microseconds, and what is all of its
+ * program in the process's first thread, is returned without a future.
  *
  * A call is on its gate's list `out` from the submission until its last ticket is released. The
  * arrays are XLA's, which keeps them until the future is complete.
  */
+#define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "frame.h"
 
@@ -347,6 +351,16 @@ static int done_soon(struct hlx_gate *gate, const struct hlx_call *call)
     return done;
 }
 
+/*
+ * XLA runs a short program in the thread that calls it, and waits there for what it does. Where
+ * that is one call, in the process's first thread, the wait is ours: it asks the program, whose
+ * handlers of signals run (halay_local_on_wait).
+ */
+static int waits_here(const struct hlx_says *says)
+{
+    return says->alone && syscall(SYS_gettid) == getpid();
+}
+
 static struct hlx_ffi_error *no_future(struct hlx_call *call)
 {
     struct hlx_ffi_error *error = NULL;
@@ -421,7 +435,7 @@ static struct hlx_ffi_error *run(struct hlx_ffi_frame *frame, const struct hlx_s
     }
     if ((rc = submit(call)) != 0)
         return refused(call, rc);
-    if (is_first(says->gate, frame) && done_soon(says->gate, call))
+    if ((is_first(says->gate, frame) && done_soon(says->gate, call)) || waits_here(says))
         return no_future(call);
     return with_future(call, frame);
 }

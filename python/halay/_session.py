@@ -271,6 +271,15 @@ class Session:
         if code != 0:
             raise error(code, rank=self.rank, host=self.host)
 
+    def _why(self, code: int) -> str:
+        """Why memory was refused in the call that has just failed; else what the code says."""
+        return verdict_of(self.members[0].comm, code)
+
+    def allowed(self, code: int) -> None:
+        """As checked(), of a call about memory, which says why."""
+        if code != 0:
+            raise error(code, self._why(code), self.rank, self.host)
+
     def newcomers(self) -> int | None:
         """How many processes wait to join, as far as this rank is told; None: none ever does."""
         count = ffi.new("int *")
@@ -464,12 +473,7 @@ class Session:
             ticket = ffi.new("halay_ticket_t *")
             code = start(among.trainer, encoded, ticket)
             if code != 0:
-                text = f"{full!r}: {text_of(lib.halay_strerror(code))}"
-                if code == lib.HALAY_EINVAL:
-                    text += (
-                        "; if it is its memory, a line on standard error says what is wrong with it"
-                    )
-                raise error(code, text, self.rank, self.host)
+                raise error(code, f"{full!r}: {self._why(code)}", self.rank, self.host)
         return self._hand_out(_Pending(among, int(ticket[0]), full, keep, finish))
 
     def join_all(self) -> int:

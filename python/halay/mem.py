@@ -69,12 +69,12 @@ class Registration(_Entry):
         super().__init__(of, address, nbytes)
         found = ffi.new("halay_range_t *")
         pointer = ffi.cast("void *", address)
-        of.checked(lib.halay_mem_register(of.context, pointer, nbytes, found))
+        of.allowed(lib.halay_mem_register(of.context, pointer, nbytes, found))
         self._range = int(found[0])
         of.registered[self._range] = keeper
 
     def _take_back(self, of: Session) -> None:
-        of.checked(lib.halay_mem_deregister(of.context, self._range))
+        of.allowed(lib.halay_mem_deregister(of.context, self._range))
         del of.registered[self._range]
 
 
@@ -88,13 +88,13 @@ class Memory(_Entry):
 
     def __init__(self, of: Session, nbytes: int) -> None:
         found = ffi.new("void **")
-        of.checked(lib.halay_mem_alloc(of.context, nbytes, found))
+        of.allowed(lib.halay_mem_alloc(of.context, nbytes, found))
         self._pointer = found[0]
         super().__init__(of, int(ffi.cast("uintptr_t", self._pointer)), nbytes)
         self.view = memoryview(ffi.buffer(self._pointer, nbytes)).cast("B")
 
     def _take_back(self, of: Session) -> None:
-        of.checked(lib.halay_mem_free(of.context, self._pointer))
+        of.allowed(lib.halay_mem_free(of.context, self._pointer))
         self.view.release()
 
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c - memory that the program registers, or has made for it: halay_mem_*. */
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -49,16 +50,42 @@ static int check_host(halay_context_t *ctx, const void *address, size_t bytes)
         "need no registration");
 }
 
+/* As hly_range_enter(), but that it says why not. */
+static int enter(halay_context_t *ctx, void *address, size_t bytes, size_t mapped,
+                 struct hly_lent lent, struct hly_range **range)
+{
+    char text[192];
+    const int rc = hly_range_enter(ctx, address, bytes, mapped, lent, range);
+    if (!rc)
+        return HALAY_OK;
+    snprintf(text, sizeof(text),
+             "no room for %zu more bytes of registered memory: there are %d ranges at most; "
+             "deregister some, or make them larger",
+             bytes, HLY_RANGES_MAX);
+    return hly_comm_refuse(ctx->world, rc, text);
+}
+
+static int leave(halay_context_t *ctx, struct hly_range *range)
+{
+    const int rc = hly_range_leave(ctx, range);
+    return rc ? hly_comm_refuse(ctx->world, rc,
+                                "a call that is under way uses the memory; wait for it first")
+              : HALAY_OK;
+}
+
 int halay_mem_register(halay_context_t *context, void *address, size_t bytes, halay_range_t *range)
 {
-    if (!address || !bytes || !range || bytes > UINTPTR_MAX - (uintptr_t)address)
+    if (!range)
         return HALAY_EINVAL;
     int rc = hly_context_enter(context);
     if (rc)
         return rc;
     struct hly_range *entered;
-    rc = check_host(context, address, bytes);
-    rc = rc ? rc : hly_range_enter(context, address, bytes, 0, (struct hly_lent){0}, &entered);
+    if (!address || !bytes || bytes > UINTPTR_MAX - (uintptr_t)address)
+        rc = hly_comm_refuse(context->world, HALAY_EINVAL,
+                             "memory to be registered has an address, and at least one byte");
+    rc = rc ? rc : check_host(context, address, bytes);
+    rc = rc ? rc : enter(context, address, bytes, 0, (struct hly_lent){0}, &entered);
     if (!rc)
         *range = handle_of(context, entered);
     hly_unlock(context);
@@ -71,13 +98,13 @@ int halay_mem_deregister(halay_context_t *context, halay_range_t handle)
     int rc = hly_context_enter(context);
     if (rc)
         return rc;
-    rc = HALAY_EINVAL;
-    if (index < context->nranges && generation && generation <= context->ranges[index].generation) {
-        struct hly_range *range = &context->ranges[index];
-        rc = HALAY_ESTATE;
-        if (range->bytes && range->generation == generation && !range->mapped && !range->scratch)
-            rc = hly_range_leave(context, range, "halay_mem_deregister");
-    }
+    struct hly_range *range = index < context->nranges ? &context->ranges[index] : NULL;
+    if (!range || !generation || generation > range->generation)
+        rc = hly_comm_refuse(context->world, HALAY_EINVAL, "this is no range of registered memory");
+    else if (!range->bytes || range->generation != generation || range->mapped || range->scratch)
+        rc = hly_comm_refuse(context->world, HALAY_ESTATE, "the memory is not registered any more");
+    else
+        rc = leave(context, range);
     hly_unlock(context);
     return rc;
 }
@@ -108,33 +135,35 @@ static char *pages_map(size_t bytes)
 
 static int take_pages(halay_context_t *ctx, size_t bytes, void **address)
 {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t whole = bytes > SIZE_MAX / 2 ? 0 : (bytes + page - 1) / page * page;
     struct hly_lent lent;
     struct hly_range *range;
-    void *pages = hly_lent_make(ctx, bytes, &lent);
-    if (!pages)
-        pages = pages_map(bytes);
-    if (!pages)
-        return HALAY_ENOMEM;
-    int rc = hly_range_enter(ctx, pages, bytes, bytes, lent, &range);
+    void *pages = whole ? hly_lent_make(ctx, whole, &lent) : NULL;
+    if (whole && !pages)
+        pages = pages_map(whole);
+    if (!pages) {
+        char text[64];
+        snprintf(text, sizeof(text), "there are no %zu bytes of memory", bytes);
+        return hly_comm_refuse(ctx->world, HALAY_ENOMEM, text);
+    }
+    int rc = enter(ctx, pages, whole, whole, lent, &range);
     if (!rc) {
         *address = pages;
         return HALAY_OK;
     }
-    hly_lent_drop(ctx, pages, bytes, lent);
+    hly_lent_drop(ctx, pages, whole, lent);
     return rc;
 }
 
 int halay_mem_alloc(halay_context_t *context, size_t bytes, void **address)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (!bytes || !address)
         return HALAY_EINVAL;
     int rc = hly_context_enter(context);
     if (rc)
         return rc;
-    rc = HALAY_ENOMEM;
-    if (bytes <= SIZE_MAX / 2)
-        rc = take_pages(context, (bytes + page - 1) / page * page, address);
+    rc = take_pages(context, bytes, address);
     hly_unlock(context);
     return rc;
 }
@@ -144,14 +173,15 @@ int halay_mem_free(halay_context_t *context, void *address)
     int rc = hly_context_enter(context);
     if (rc)
         return rc;
-    rc = address ? HALAY_EINVAL : HALAY_OK;
-    for (uint32_t i = 0; address && rc && i < context->nranges; i++) {
-        struct hly_range *range = &context->ranges[i];
-        if (range->mapped && range->address == address) {
-            rc = hly_range_leave(context, range, "halay_mem_free");
-            break;
-        }
-    }
+    struct hly_range *range = NULL;
+    for (uint32_t i = 0; address && !range && i < context->nranges; i++)
+        if (context->ranges[i].mapped && context->ranges[i].address == address)
+            range = &context->ranges[i];
+    if (range)
+        rc = leave(context, range);
+    else if (address)
+        rc =
+            hly_comm_refuse(context->world, HALAY_EINVAL, "the memory is not of halay_mem_alloc()");
     hly_unlock(context);
     return rc;
 }

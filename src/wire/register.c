@@ -423,13 +423,8 @@ int hly_range_enter(halay_context_t *ctx, void *address, size_t bytes, size_t ma
                     struct hly_lent lent, struct hly_range **out)
 {
     struct hly_range *range = place_fill(ctx, address, bytes, false);
-    if (!range) {
-        hly_log(ctx, HLY_ERROR,
-                "no room for %zu more bytes of registered memory: a context has %d ranges at most; "
-                "deregister some, or make them larger",
-                bytes, HLY_RANGES_MAX);
+    if (!range)
         return HALAY_ENOMEM;
-    }
     range->mapped = mapped;
     range->mem[lent.transport] = lent.mem;
     range->lent[lent.transport] = lent.mem != NULL;
@@ -440,13 +435,10 @@ int hly_range_enter(halay_context_t *ctx, void *address, size_t bytes, size_t ma
     return HALAY_OK;
 }
 
-int hly_range_leave(halay_context_t *ctx, struct hly_range *range, const char *what)
+int hly_range_leave(halay_context_t *ctx, struct hly_range *range)
 {
-    if (in_use(ctx, range)) {
-        hly_log(ctx, HLY_ERROR, "%s: a call that is under way uses the memory; wait for it first",
-                what);
+    if (in_use(ctx, range))
         return HALAY_ESTATE;
-    }
     char *address = range->address;
     size_t mapped = range->mapped;
     place_free(ctx, range);

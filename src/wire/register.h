@@ -61,11 +61,12 @@ void hly_scratch_free(halay_request_t *request);
 void hly_ranges_withdraw(halay_context_t *context);
 void hly_ranges_free(halay_context_t *context);
 
-/* For halay_mem_*: enters a range, and registers it with all transports that put. */
+/* For halay_mem_*: enters a range, and registers it with all transports that put. HALAY_ENOMEM:
+ * there are HLY_RANGES_MAX already. */
 int hly_range_enter(halay_context_t *context, void *address, size_t bytes, size_t mapped,
                     struct hly_lent lent, struct hly_range **range);
 /* HALAY_ESTATE: a call that is under way uses the memory. */
-int hly_range_leave(halay_context_t *context, struct hly_range *range, const char *what);
+int hly_range_leave(halay_context_t *context, struct hly_range *range);
 /* Whole pages that peers can read; NULL: no transport makes any. */
 void *hly_lent_make(halay_context_t *context, size_t bytes, struct hly_lent *lent);
 void hly_lent_drop(halay_context_t *context, void *pages, size_t bytes, struct hly_lent lent);

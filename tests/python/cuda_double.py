@@ -93,6 +93,7 @@ class _Gpu:
         _tensors.on = lambda stream: contextlib.nullcontext()  # torch's work is done at once
         _tensors.use_on = lambda tensor, stream: used.append((tensor, stream))
         _tensors.brought = lambda values, device: cuda(values)
+        _tensors._PLAIN = (*_tensors._PLAIN, CudaTensor)  # it has memory of its own
 
     def __enter__(self) -> None:
         assert self.lib.cuCtxPushCurrent_v2(self.context[0]) == 0

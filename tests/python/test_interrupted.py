@@ -24,9 +24,8 @@ def interrupted(folder, *calls):
     return output, {(one["call"], one["rank"]): one for one in said}
 
 
-@pytest.mark.parametrize("calls", [ALL, DIST], ids=["hvd, arrays", "dist"])
-def test_a_signal_while_a_call_waits(tmp_path, calls):
-    output, said = interrupted(tmp_path, *calls)
+def check(folder, *calls):
+    output, said = interrupted(folder, *calls)
     for call in calls:
         first, second = said[call, 0], said[call, 1]
         assert first["how"] == "KeyboardInterrupt", output
@@ -35,6 +34,11 @@ def test_a_signal_while_a_call_waits(tmp_path, calls):
         assert first["at"] - first["sent"][1] < SOON_S, output
         assert re.search("rank 0 of 3 .*interrupted", second["how"]), output
         assert second["at"] - first["sent"][1] < SOON_S, output
+
+
+@pytest.mark.parametrize("calls", [ALL, DIST], ids=["hvd, arrays", "dist"])
+def test_a_signal_while_a_call_waits(tmp_path, calls):
+    check(tmp_path, *calls)
 
 
 def test_a_signal_while_init_waits(tmp_path):

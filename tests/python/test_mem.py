@@ -82,12 +82,14 @@ def test_refused(alone):
         with pytest.raises(hvd.HalayError) as caught:
             halay.mem.register(empty)
         assert caught.value.code == lib.HALAY_EINVAL
+        assert "at least one byte" in caught.value.verdict
     for size in (0, -1):
         with pytest.raises(ValueError, match="bytes"):
             halay.mem.allocate(size)
     with pytest.raises(hvd.HalayError) as caught:
         halay.mem.allocate(1 << 60)
     assert caught.value.code == lib.HALAY_ENOMEM and caught.value.rank == 0
+    assert f"no {1 << 60} bytes" in caught.value.verdict
 
 
 def test_too_many(alone):
@@ -95,6 +97,7 @@ def test_too_many(alone):
     with pytest.raises(hvd.HalayError) as caught:
         halay.mem.register(bytearray(1))
     assert caught.value.code == lib.HALAY_ENOMEM
+    assert "256 ranges at most; deregister some" in caught.value.verdict
     for entry in entries:
         entry.close()
     halay.mem.register(bytearray(1)).close()

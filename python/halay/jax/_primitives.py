@@ -17,7 +17,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from .._core import lib
+from .._core import interrupted, interrupts, lib
 from ._native import ffi_of_jax
 
 NAME_BYTES = int(lib.HALAY_TENSOR_NAME_MAX) - 16  # what is added below has room
@@ -38,6 +38,7 @@ class How(NamedTuple):
     postscale: float = 1.0
     root: int = 0
     keep: int = -1  # the rank that gets the result, where the others get zeros
+    alone: bool = False  # it is all that its program does
 
     def renamed(self, suffix: str, **changes: Any) -> How:
         return self._replace(name=self.name + suffix, **changes)
@@ -62,18 +63,24 @@ def _scattered(how: How, avals: Sequence[Any]) -> list[Any]:
 
 @functools.lru_cache(maxsize=4096)
 def _compiled(primitive: Primitive, how: How) -> Any:
+    alone = how._replace(alone=True)
+
     def run(*operands: Any) -> Any:
-        return primitive.bind(*operands, how=how)
+        return primitive.bind(*operands, how=alone)
 
     run.__name__ = run.__qualname__ = f"halay_{how.kind}"
     return jax.jit(run)
 
 
 def _run(primitive: Primitive, *operands: Any, how: How) -> Any:
-    if jax.config.jax_disable_jit:  # of the program: a custom call is always compiled
-        with jax.disable_jit(False):
-            return _compiled(primitive, how)(*operands)
-    return _compiled(primitive, how)(*operands)
+    try:
+        if jax.config.jax_disable_jit:  # of the program: a custom call is always compiled
+            with jax.disable_jit(False):
+                return _compiled(primitive, how)(*operands)
+        return _compiled(primitive, how)(*operands)
+    finally:
+        if interrupts:  # by a handler of a signal that has run while the call waited
+            interrupted()
 
 
 # ---------------------------------------------------------------------------- gradients
@@ -208,6 +215,7 @@ def _lower(context: Any, *operands: Any, how: How) -> Any:
         mean=np.int64(how.mean),
         root=np.int64(how.root),
         keep=np.int64(how.keep),
+        alone=np.int64(how.alone),
         prescale=np.float64(how.prescale),
         postscale=np.float64(how.postscale),
     )

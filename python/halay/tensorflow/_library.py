@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable
 
 import tensorflow as tf
 
 from .. import _session
-from .._core import error, ffi, library_path, text_of
+from .._core import error, ffi, interrupted, interrupts, library_path, text_of
 from .._session import Members, Session
 
 NAME = "libhalay_tensorflow.so"
+WAIT = ("allreduce", "allgather", "broadcast", "reducescatter", "alltoall", "join")
 
 
 def _path() -> str:
@@ -31,17 +33,32 @@ def _path() -> str:
     )
 
 
+def _interruptible(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Called eagerly it waits in this thread, where handlers of signals run meanwhile: what one
+    raises is raised here, in place of the error by which TensorFlow ends the operation."""
+
+    def call(*inputs: Any, **attributes: Any) -> Any:
+        try:
+            return operation(*inputs, **attributes)
+        finally:
+            if interrupts:
+                interrupted()
+
+    return call
+
+
 def _load() -> tuple[Any, Any]:
     """TensorFlow's functions for the operations, and the library as Python calls it."""
     path = _path()
-    operations = tf.load_op_library(path)
+    found = tf.load_op_library(path)
     library = ffi.dlopen(path, ffi.RTLD_NOW | ffi.RTLD_LOCAL | ffi.RTLD_NODELETE)
     failure = library.halay_tf_failure()
     if failure != ffi.NULL:
         raise ImportError(f"TensorFlow {tf.__version__}: {text_of(failure)}")
-    if not hasattr(operations, "halay_allreduce"):
+    if not hasattr(found, "halay_allreduce"):
         raise ImportError(f"{path} was loaded before TensorFlow was there to take its operations")
-    return operations, library
+    wait = {f"halay_{kind}": _interruptible(getattr(found, f"halay_{kind}")) for kind in WAIT}
+    return SimpleNamespace(halay_ask=found.halay_ask, **wait), library
 
 
 operations, _library = _load()
