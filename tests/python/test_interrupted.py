@@ -46,3 +46,13 @@ def test_a_signal_while_init_waits(tmp_path):
     first = said["hvd.init", 0]
     assert first["how"] == "KeyboardInterrupt" and len(first["ran"]) == 1
     assert first["at"] - first["sent"][1] < SOON_S
+
+
+def test_handlers_make_calls_and_raise_at_once():
+    program = PROGRAM.with_name("handler_calls.py")
+    command = [str(HALAYRUN), "-np", "2", "--whole-lines", sys.executable, str(program)]
+    status, output = run(command, 100, environment())
+    assert status == 0, output
+    for rank in range(2):
+        assert f"rank {rank}: [2.0] [3.0, 3.0, 3.0, 3.0]" in output, output
+    assert "caught: by signal" in output, output
