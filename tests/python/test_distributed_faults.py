@@ -5,11 +5,13 @@ import datetime
 import os
 import signal
 import socket
+import sys
 import time
 
 import pytest
 import torch
 import torch.distributed as dist
+from conftest import HALAYRUN, environment, run
 from distributed_job import distributed, well
 from torch.nn.parallel import DistributedDataParallel
 
@@ -177,18 +179,25 @@ def test_absence_fork_leaving(tmp_path):
     assert well(tmp_path, 2, rank_absence) == ["stayed", "left"]
 
 
-def test_wrong_launcher(tmp_path):
+INITIALIZED = "import halay.distributed, torch.distributed as d; d.init_process_group('halay'{})"
+
+
+def initialized(how, variables):
+    command = [str(HALAYRUN), "-np", "2", sys.executable, "-c", INITIALIZED.format(how)]
+    return run(command, 60, environment(variables))
+
+
+def test_wrong_launcher():
     """torch.distributed is told other numbers than Halay's launcher gives."""
-    env = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-    from conftest import HALAYRUN, environment, run
-
-    code = "import halay.distributed, torch.distributed as d; d.init_process_group('halay')"
-    import sys
-
-    status, text = run(
-        [str(HALAYRUN), "-np", "2", sys.executable, "-c", code], 60, environment(env)
-    )
+    status, text = initialized(", store=d.HashStore(), rank=0, world_size=1", {})
     assert status != 0 and "Halay's launcher says rank" in text, text
+
+
+def test_variables_of_a_job_around():
+    """halayrun's ranks have their own, not those that it was started with."""
+    env = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    status, text = initialized("", env)
+    assert status == 0, text
 
 
 def rank_shrink(victims):
