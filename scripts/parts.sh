@@ -4,7 +4,7 @@
 # shellcheck source-path=SCRIPTDIR source=suites.sh
 . "$(dirname "${BASH_SOURCE[0]}")/suites.sh"
 
-declare -A budget=([unit]=240 [tidy]=180 [proofs]=200 [ranks]=360 [gpu]=240 [jobs]=180 [cluster]=220 [rdma]=220 [python]=220 [engines]=260 [frameworks]=220 [packages]=160) # 2700 together
+declare -A budget=([unit]=280 [tidy]=220 [proofs]=200 [ranks]=520 [gpu]=320 [jobs]=200 [cluster]=260 [rdma]=160 [python]=330 [engines]=300 [frameworks]=250 [packages]=140) # 3180 together
 
 need_build() { step build build ci build; }
 part_unit() {

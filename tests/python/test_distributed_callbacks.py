@@ -409,6 +409,7 @@ def rank_bodies():
     rank_builtin_error()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("nranks", [2, 3])
 def test_callbacks(tmp_path, nranks):
     well(tmp_path, nranks, rank_bodies)

@@ -201,6 +201,7 @@ def rank_training():
     return ours[1][0]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("nranks, launcher", [(2, "torchrun"), (3, "halayrun")])
 def test_training(tmp_path, nranks, launcher):
     results = well(tmp_path, nranks, rank_training, launcher=launcher)

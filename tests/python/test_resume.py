@@ -36,6 +36,7 @@ def expected(tmp_path_factory):
 
 
 # How halayrun is told, and how it ends: by its ranks' status, or as by the signal.
+@pytest.mark.sampled
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGUSR1, 75), (signal.SIGTERM, 143)])
 def test_an_interrupted_training_ends_with_the_same_parameters(expected, tmp_path, number, status):
     parts = tmp_path
