@@ -570,7 +570,7 @@ static bool ask_program(halay_context_t *ctx)
     const bool interrupted = ask(arg) != 0;
     hly_lock(ctx);
     if (interrupted) {
-        ctx->waiters.told &= hly_fault_interrupted(ctx);
+        ctx->waiters.told &= hly_interrupted(ctx);
         ctx->waiters.interrupted_ns = hly_now_ns();
     }
     return interrupted;

@@ -227,6 +227,14 @@ static inline void hly_wake_if_asleep(halay_context_t *context)
         hly_wake(context);
 }
 
+/* The program has wanted a wait to end: halay_local_on_wait(). What is revoked later than in a
+ * second is so for another reason. */
+static inline bool hly_interrupted(const halay_context_t *context)
+{
+    const uint64_t at_ns = context->waiters.interrupted_ns;
+    return at_ns && hly_now_ns() - at_ns < UINT64_C(1000000000);
+}
+
 static inline bool hly_forked(const halay_context_t *context)
 {
     return *context->alive == 0;

@@ -109,8 +109,6 @@ void hly_fault_new_comm(halay_comm_t *comm);
 
 /* Ends all calls on the communicator, on all ranks. */
 void hly_fault_revoke(halay_comm_t *comm);
-/* The program of this rank has just wanted a wait to end: halay_local_on_wait(). */
-bool hly_fault_interrupted(const halay_context_t *ctx);
 /* It was revoked: so are its hidden ones, and the others that do not hear of it from this rank's
  * neighbours are told. */
 void hly_fault_revoked(halay_comm_t *comm);

@@ -5,8 +5,6 @@
 #include "fault/agree.h"
 #include "plan/text.h"
 
-#define INTERRUPTED_NS UINT64_C(1000000000)
-
 /* All calls on it that are under way here, and later ones, end with this verdict. */
 static void end_here(halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
@@ -42,20 +40,13 @@ void hly_fault_revoked(halay_comm_t *comm)
         hly_agree_tell(comm, hly_agree_from(comm, k), v);
 }
 
-/* What it wanted to end has ended by then: what is revoked later is so for another reason. */
-bool hly_fault_interrupted(const halay_context_t *ctx)
-{
-    const uint64_t at_ns = ctx->waiters.interrupted_ns;
-    return at_ns && hly_now_ns() - at_ns < INTERRUPTED_NS;
-}
-
 /* Which of its ranks this one knows to have failed, and why; or nothing. The newest communicator
  * knows best: older ones may tell of a failure that the program has mended. */
 static void reason(const halay_comm_t *comm, char *text, size_t bytes)
 {
     const halay_context_t *ctx = comm->context;
     text[0] = 0;
-    if (hly_fault_interrupted(ctx)) {
+    if (hly_interrupted(ctx)) {
         snprintf(text, bytes, ", which was interrupted while it waited");
         return;
     }

@@ -52,7 +52,7 @@ void hly_verdict_agreed(const halay_comm_t *comm, const struct hly_verdict_wire 
 bool hly_verdict_is_news(const halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
     halay_context_t *ctx = comm->context;
-    if (v->cause == HLY_CAUSE_REVOKED && v->rank == comm->rank && hly_fault_interrupted(ctx)) {
+    if (v->cause == HLY_CAUSE_REVOKED && v->rank == comm->rank && hly_interrupted(ctx)) {
         const bool told = ctx->waiters.told;
         ctx->waiters.told = true;
         return !told;
