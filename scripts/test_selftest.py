@@ -23,11 +23,17 @@ def ctests(folder, tests):
     return "ctests $PWD/build unit"
 
 
+def heed():
+    """The signals that a run in the background, or under nohup, ignores."""
+    for signum in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_DFL)
+
+
 def start(folder, python, body, **env):
     script = RUN.format(scripts=SCRIPTS, python=python, folder=folder, body=body)
     return subprocess.Popen([SCRIPTS / "end-all", "bash", "-c", script], text=True, cwd=SCRIPTS,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            env={**os.environ, "CI": "", **env})
+                            env={**os.environ, "CI": "", **env}, preexec_fn=heed)
 
 
 def output(run):
