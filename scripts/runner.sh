@@ -6,7 +6,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-passed=0 failed=0 skipped=0 flaky=0 notes=() part=
+passed=0 failed=0 skipped=0 flaky=0 notes=() part='' long=''
 all=false # scripts/test --all
 results=$root/build/results
 
@@ -17,11 +17,15 @@ fail() {
     [ $# = 0 ] || notes+=("${@/#/  }")
 }
 
+# took NAME START: what takes long is told with its part.
+took() { [ $((SECONDS - $2)) -lt 15 ] || long+=", $1 $((SECONDS - $2))"; }
+
 # step NAME COMMAND...: what is no test. Exit status 77: skipped.
 step() {
-    local name=$1 status=0 alone
+    local name=$1 status=0 alone start=$SECONDS
     shift
     "$@" </dev/null || status=$?
+    took "$name" $start
     case $status in
     0) return ;;
     77) skipped=$((skipped + 1)) && notes+=("skipped $name") ;;
@@ -37,10 +41,11 @@ step() {
 # ${single[@]} runs the test {}.
 runner=() single=()
 suite() {
-    local name=$1 file=$2 status=0 counts=() lines
+    local name=$1 file=$2 status=0 counts=() lines start=$SECONDS
     say "$name"
     mkdir -p "$results" && rm -f "$file"
     "${runner[@]}" </dev/null || status=$?
+    took "$name" $start
     mapfile -t lines < <("$root/scripts/count-tests" "$file" "${single[@]}")
     read -r -a counts <<<"${lines[0]:-}"
     [ ${#counts[@]} = 4 ] || { fail "$name: no results" "exit status $status of: ${runner[*]}" && return; }
@@ -64,17 +69,17 @@ keep() {
 # parts PART...: runs part_PART of each. Only CI minds how long they take: twice the budget is a failure.
 declare -A budget=()
 parts() {
-    local number=0 start took left other
+    local number=0 start seconds left other
     for part in "$@"; do
-        number=$((number + 1)) left=0 start=$SECONDS
+        number=$((number + 1)) left=0 start=$SECONDS long=
         for other in "${@:number}"; do left=$((left + $(last "$other" | grep . || echo "${budget[$other]}"))); done
         say "part $part, $number of $#; about $(((left + 59) / 60)) minutes are left"
         "part_$part"
-        took=$((SECONDS - start))
-        keep "$part" $took
-        notes+=("$part: $took s, budget ${budget[$part]} s (load $(cut -d' ' -f1 /proc/loadavg))")
-        [ $all = true ] || [ "${CI:-}" != true ] || [ $took -le $((2 * ${budget[$part]})) ] ||
-            fail "$part: $took s, more than twice its budget of ${budget[$part]} s"
+        seconds=$((SECONDS - start))
+        keep "$part" $seconds
+        notes+=("$part: $seconds s, budget ${budget[$part]} s (load $(cut -d' ' -f1 /proc/loadavg))${long/,/:}")
+        [ $all = true ] || [ "${CI:-}" != true ] || [ $seconds -le $((2 * ${budget[$part]})) ] ||
+            fail "$part: $seconds s, more than twice its budget of ${budget[$part]} s"
     done
     [ $flaky -le 3 ] || fail "$flaky flaky tests, more than 3"
 }

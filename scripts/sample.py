@@ -27,8 +27,8 @@ def chosen(names, seed=None):
 
 
 def files(root, paths):
-    """Of these: what the last hundred commits have changed, and half of the rest."""
-    git = ["git", "-c", "safe.directory=*", "diff", "--name-only", "HEAD~100"]
+    """Of these: what the last twenty commits have changed, and half of the rest."""
+    git = ["git", "-c", "safe.directory=*", "diff", "--name-only", "HEAD~20"]
     got = subprocess.run(git, cwd=root, capture_output=True, text=True)
     if got.returncode:  # a clone that does not know so many
         return list(paths)

@@ -40,15 +40,20 @@ from sample import chosen  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: run by scripts/test --all only")
-    config.addinivalue_line("markers", "sampled: scripts/test takes half of its parameters")
+    config.addinivalue_line("markers", "sampled: scripts/test takes half, by the date")
 
 
 @pytest.hookimpl(trylast=True)  # after -m
 def pytest_collection_modifyitems(config, items):
-    sampled = [item.nodeid for item in items if item.get_closest_marker("sampled")]
-    out = set(sampled) - set(chosen(sampled))
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in out])
-    items[:] = [item for item in items if item.nodeid not in out]
+    """Of tests that are marked: half of the parameters of each, and half of a file's others."""
+    names = {}
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            alone = "[" not in item.nodeid
+            names[item] = f"{item.path.stem}[{item.nodeid}" if alone else item.nodeid
+    out = set(names.values()) - set(chosen(list(names.values())))
+    config.hook.pytest_deselected(items=[item for item in items if names.get(item) in out])
+    items[:] = [item for item in items if names.get(item) not in out]
 
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:

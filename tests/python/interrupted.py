@@ -55,6 +55,7 @@ def torch_calls():
 
 
 def tensorflow_calls():
+    import lean  # noqa: F401
     import tensorflow as tf
 
     import halay.tensorflow as hvd

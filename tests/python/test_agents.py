@@ -25,6 +25,8 @@ from halay._agents import (
     Orders,
 )
 
+pytestmark = pytest.mark.sampled
+
 
 class Call:
     """A function with its arguments, as pickle takes it; the module is found by PYTHONPATH."""

@@ -14,6 +14,8 @@ from conftest import HALAYRUN, HERE, SOURCE, end, environment, run
 from elastic_events import check, commits_of, events_of
 from elastic_job import ROWS, batch_of
 
+pytestmark = pytest.mark.sampled
+
 
 def train(folder, options, events, batches, timeout=180, **env):
     """What the processes have logged, by meeting and batch, and what halayrun has printed."""

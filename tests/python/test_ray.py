@@ -18,6 +18,8 @@ import pytest
 from conftest import HERE, SOURCE
 from watch import LATE_S, until
 
+pytestmark = pytest.mark.sampled
+
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 

@@ -30,6 +30,8 @@ from spark_bed import (
     until,
 )
 
+pytestmark = pytest.mark.sampled
+
 pyspark = pyspark_or_skip()
 
 import halay.spark  # noqa: E402

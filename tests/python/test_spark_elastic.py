@@ -31,6 +31,8 @@ from spark_bed import (
     until,
 )
 
+pytestmark = pytest.mark.sampled
+
 pyspark = pyspark_or_skip()
 
 from conftest import environment  # noqa: E402

@@ -12,6 +12,8 @@ import time
 import pytest
 from spark_bed import pyspark_or_skip
 
+pytestmark = pytest.mark.sampled
+
 pyspark = pyspark_or_skip()
 for needed in ("pyarrow", "pandas", "fsspec", "torch"):
     pytest.importorskip(needed, reason=f"{needed} is not installed: pip install {needed}")

@@ -12,6 +12,8 @@ import pytest
 import torch.distributed as dist
 from conftest import HERE, environment
 
+pytestmark = pytest.mark.sampled
+
 coordination = pytest.importorskip(
     "torchft.coordination", reason="torchft is not installed: pip install torchft"
 )

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+import lean  # noqa: F401
 import numpy as np
 
 import halay.keras as hvd

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank: what has to work under every TensorFlow, without torch and pytest."""
 
+import lean  # noqa: F401
 import tensorflow as tf
 
 import halay.tensorflow as hvd

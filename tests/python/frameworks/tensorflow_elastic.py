@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import elastic_any as net
+import lean  # noqa: F401
 import tensorflow as tf
 from elastic_events import Events
 

@@ -11,6 +11,8 @@ from elastic_any import losses
 from elastic_events import check, commits_of, events_of
 from test_keras import settings
 
+pytestmark = pytest.mark.sampled
+
 HERE = Path(__file__).resolve().parent
 EPOCH = 5  # batches, of keras_elastic.py
 LOOP = "loop"  # tensorflow_elastic.py; all others are Keras on that back end

@@ -5,6 +5,8 @@ with the framework."""
 import pytest
 from test_interrupted import check
 
+pytestmark = pytest.mark.sampled
+
 TENSORFLOW = ["tf.allreduce", "tf.grouped_allgather", "tf.broadcast_variables", "tf.gradient"]
 TENSORFLOW += ["tf.join"]
 JAX = ["jax.allreduce", "jax.grouped_allreduce", "jax.broadcast_parameters"]

@@ -16,6 +16,8 @@ from conftest import SOURCE, environment, halayrun
 import halay.jax as hvd
 import halay.torch
 
+pytestmark = pytest.mark.sampled
+
 HERE = Path(__file__).resolve().parent
 INEXACT = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]

@@ -7,6 +7,8 @@ import sys
 import pytest
 from conftest import BUILD, SOURCE, halayrun
 
+pytestmark = pytest.mark.sampled
+
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 EVERYWHERE = [pytest.param("torch", marks=pytest.mark.long), "jax",
               pytest.param("tensorflow", marks=pytest.mark.long)]  # fmt: skip

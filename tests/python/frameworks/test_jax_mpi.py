@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import BUILD, environment, halayrun, run
 
+pytestmark = pytest.mark.sampled
+
 RANK = str(Path(__file__).with_name("jax_mpi_rank.py"))
 JAX = {
     "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "mpi",

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from conftest import environment, halayrun
 
+pytestmark = pytest.mark.sampled
+
 HERE = Path(__file__).resolve().parent
 # The older Keras, and loading on torch, in the long mode: each is a job of its own.
 LEGACY = pytest.param("legacy", marks=pytest.mark.long)

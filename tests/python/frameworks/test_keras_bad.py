@@ -7,6 +7,8 @@ import pytest
 from conftest import halayrun
 from test_keras import settings
 
+pytestmark = pytest.mark.sampled
+
 PROGRAM = """
 import os, signal, sys
 import numpy as np, keras

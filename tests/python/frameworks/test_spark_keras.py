@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.sampled
+
 for needed in ("pyspark", "pyarrow", "pandas", "fsspec"):
     pytest.importorskip(needed, reason=f"{needed} is not installed: pip install {needed}")
 

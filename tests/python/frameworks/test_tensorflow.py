@@ -5,11 +5,14 @@ import numpy as np
 import pytest
 from conftest import RANKS
 
+pytestmark = pytest.mark.sampled
+
 NUMBERS = "uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64"
 TYPES = ["bool", *NUMBERS.split(), "complex64", "complex128"]
 
 
 def _import():
+    import lean  # noqa: F401
     import tensorflow as tf
 
     import halay.tensorflow as hvd

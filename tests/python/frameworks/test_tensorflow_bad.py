@@ -14,11 +14,14 @@ import numpy as np
 import pytest
 from conftest import halayrun
 
+pytestmark = pytest.mark.sampled
+
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 DEADLINE = {"HALAY_DEADLINE": "3", "HALAY_START_DEADLINE": "120", **QUIET}
 
 
 def _import():
+    import lean  # noqa: F401
     import tensorflow as tf
 
     import halay.tensorflow as hvd

@@ -7,6 +7,8 @@ import sys
 import pytest
 from conftest import SOURCE, halayrun
 
+pytestmark = pytest.mark.sampled
+
 pytest.importorskip("sklearn", reason="the example's data set comes with scikit-learn")
 
 EXAMPLE = str(SOURCE / "examples" / "tensorflow2_custom_loop.py")

@@ -5,11 +5,14 @@ import numpy as np
 import pytest
 from conftest import RANKS
 
+pytestmark = pytest.mark.sampled
+
 STEPS, ROWS, FEATURES = 6, 12, 5
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
 def _import():
+    import lean  # noqa: F401
     import tensorflow as tf
 
     import halay.tensorflow as hvd
