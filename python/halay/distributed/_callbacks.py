@@ -241,7 +241,7 @@ def collect_all(futures: Sequence[torch.futures.Future[Any]]) -> Any:
     return found
 
 
-torch._C._collect_all = collect_all  # torch.futures calls it by this name
+torch._C._collect_all = collect_all  # type: ignore[assignment]  # which torch.futures calls
 
 
 @functools.cache
