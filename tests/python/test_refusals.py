@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the library refuses at once has its reason in the exception, not only on standard error."""
 
+import re
 import sys
+from pathlib import Path
 
 from conftest import HALAYRUN, environment, run
 
@@ -35,5 +37,29 @@ def test_a_message_to_oneself():
 
 
 def test_texts_name_calls_of_python():
-    text = str(verdict_error(lib.HALAY_EINVAL, "go on without it (halay_comm_shrink)"))
-    assert text == "go on without it (halay.distributed.shrink())"
+    lost = "it (halay_comm_shrink; in Python halay.distributed.shrink() or halayrun --min-np)"
+    text = str(verdict_error(lib.HALAY_EPEER, lost))
+    assert text == "it (halay.distributed.shrink() or halayrun --min-np)"
+
+
+def texts_of_the_library():
+    """The literals of its sources in which a function stands, joined as the compiler does."""
+    root = Path(__file__).parents[2]
+    for folder in ("src", "boot", "transports", "keys", "proc"):
+        for path in (root / folder).rglob("*.c"):
+            for found in re.finditer(
+                r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*', path.read_text()
+            ):
+                text = "".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', found[0]))
+                if " " in text and re.search(r"\bhalay_[a-z_]+\b", text):
+                    yield path, text
+
+
+def test_no_function_of_c_in_an_exception():
+    found = list(texts_of_the_library())
+    assert len(found) > 10
+    for path, text in found:
+        said = str(verdict_error(lib.HALAY_EINVAL, text))
+        left = re.findall(r"\bhalay_[a-z_]+\b", said)
+        # The last two are types of members that Python does not set.
+        assert set(left) <= {"halay_config_t", "halay_stream_t"}, f"{path}: {said}"
