@@ -157,6 +157,23 @@ def refuse_in_handler(what: str) -> None:
         frame = frame.f_back
 
 
+# Whose lines are of no interest to who looks for a call of the program's.
+_NOT_THE_PROGRAM = frozenset(
+    {"halay", "horovod", "torch", "jax", "jaxlib", "optax", "keras", "tf_keras", "tensorflow"}
+)
+
+
+def program() -> tuple[FrameType | None, int]:
+    """The frame of the program that called into this package, if it is on the stack, and the
+    stacklevel at which the caller warns it. How many frames are between, torch.compile decides."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_PROGRAM:
+        if frame.f_back is None:
+            return None, level
+        frame, level = frame.f_back, level + 1
+    return frame, level
+
+
 _CLASSES: dict[int, type[HalayError]] = {
     lib.HALAY_EMISMATCH: HalayMismatch,
     lib.HALAY_ETIMEOUT: HalayTimeout,
