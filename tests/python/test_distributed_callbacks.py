@@ -2,6 +2,7 @@
 """Calls that callbacks of futures make, works that nobody has, and errors at the end of a work."""
 
 import datetime
+import gc
 import random
 import threading
 import time
@@ -15,6 +16,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
 from torch.nn.parallel import DistributedDataParallel
 
 from halay.distributed import _job, _tensors
+from halay.distributed._work import HalayWork
 from halay.errors import HalayTimeout
 
 
@@ -315,6 +317,9 @@ def rank_unwaited(n):
         time.sleep(0.01)
     assert not job.pending and len(job.left) == min(n + 1, _job.MOST_LEFT)
     assert job.left[-1].results == [] and len(job.left[-2].results) == 1
+    gc.collect()
+    live = sum(isinstance(one, HalayWork) for one in gc.get_objects())
+    assert live <= _job.MOST_LEFT + 10, f"{live} works are alive"
 
 
 def rank_kept_in_cxx():
