@@ -239,8 +239,10 @@ typedef struct halay_transport_ops {
                uint64_t cookie);
 
     /*
-     * Up to max events, one at least. Returns how many, or an error. What an earlier poll's events
-     * point to is gone, and given back.
+     * Up to max events, one at least. Returns how many, or an error: HALAY_ENOMEM for want of
+     * memory or descriptors, after which it goes on; HALAY_ESTATE where the program has closed a
+     * descriptor of its own; or another one. What an earlier poll's events point to is gone, and
+     * given back.
      */
     int (*poll)(halay_transport_t *transport, halay_event_t events[], int max);
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import re
 import sys
 import threading
 from collections.abc import Generator
@@ -156,6 +157,23 @@ def refuse_in_handler(what: str) -> None:
         frame = frame.f_back
 
 
+# Whose lines are of no interest to who looks for a call of the program's.
+_NOT_THE_PROGRAM = frozenset(
+    {"halay", "horovod", "torch", "jax", "jaxlib", "optax", "keras", "tf_keras", "tensorflow"}
+)
+
+
+def program() -> tuple[FrameType | None, int]:
+    """The frame of the program that called into this package, if it is on the stack, and the
+    stacklevel at which the caller warns it. How many frames are between, torch.compile decides."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_PROGRAM:
+        if frame.f_back is None:
+            return None, level
+        frame, level = frame.f_back, level + 1
+    return frame, level
+
+
 _CLASSES: dict[int, type[HalayError]] = {
     lib.HALAY_EMISMATCH: HalayMismatch,
     lib.HALAY_ETIMEOUT: HalayTimeout,
@@ -172,12 +190,26 @@ _WORDS = {
     "halay_comm_shrink, too (under torch.distributed halay.distributed.shrink())": (
         "halay.distributed.shrink(), too"
     ),
+    "halay_comm_shrink; in Python ": "",
     "pass HALAY_IN_PLACE as input instead": "give one tensor as both, or two that do not overlap",
     "halay_comm_shrink": "halay.distributed.shrink()",
     "halay_comm_agree": "halay.distributed.agree()",
     "halay_init()": "init()",
     "halay_finalize()": "shutdown()",
 }
+_ALSO = {"halay_init": "init()", "halay_finalize": "shutdown()"}
+
+
+def _in_python(text: str) -> str:
+    """A text of the library, with calls by their names in Python."""
+    for in_c, here in _WORDS.items():
+        text = text.replace(in_c, here)
+
+    def renamed(found: re.Match[str]) -> str:
+        name = found[0]
+        return _ALSO.get(name, name[6:] if hasattr(lib, name) else name)
+
+    return re.sub(r"\bhalay_[a-z_]+\b", renamed, text)
 
 
 def error(
@@ -203,8 +235,7 @@ def verdict_error(
     """As error(), which raises nothing."""
     general = _string(lib.halay_strerror(code))
     name, text = general.split(":", 1)[0], verdict or general
-    for in_c, here in _WORDS.items():
-        text = text.replace(in_c, here)
+    text = _in_python(text)
     return _CLASSES.get(code, HalayError)(code, name, text, rank, host, of_job)
 
 

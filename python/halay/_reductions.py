@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 
-from ._core import lib
+from ._core import lib, program
 
 Average = 0
 Sum = 1
@@ -19,15 +19,15 @@ C_OPS = {Sum: lib.HALAY_SUM, Min: lib.HALAY_MIN, Max: lib.HALAY_MAX, Product: li
 BOOL_OPS = {Min: lib.HALAY_LAND, Max: lib.HALAY_LOR, Product: lib.HALAY_LAND}
 
 
-def choose_op(op: int | None, average: bool | None, stacklevel: int = 3) -> int:
-    """The reduction: Average, if neither is given. stacklevel: of warnings, from here."""
+def choose_op(op: int | None, average: bool | None) -> int:
+    """The reduction: Average, if neither is given."""
     if average is not None:
         if op is not None:
             raise ValueError("give either op or average, not both; average is the old spelling")
         warnings.warn(
             "average= is the old spelling; use op=hvd.Average or op=hvd.Sum",
             DeprecationWarning,
-            stacklevel=stacklevel,
+            stacklevel=program()[1],
         )
         return Average if average else Sum
     if op is None:

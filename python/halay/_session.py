@@ -30,6 +30,7 @@ from ._core import (
     interrupts,
     lib,
     make_context,
+    program,
     refuse_in_handler,
     text_of,
     verdict_of,
@@ -61,20 +62,10 @@ _told: Place | None = None
 _at_change: list[Callable[[Session], None]] = []
 
 
-# Whose lines are of no interest to who looks for a tensor that was not submitted.
-_NOT_THE_PROGRAM = frozenset(
-    {"halay", "horovod", "torch", "jax", "jaxlib", "optax", "keras", "tf_keras", "tensorflow"}
-)
-
-
 def place() -> bytes:
     """file:line of the program that called into this package; empty if it is not on the stack."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _NOT_THE_PROGRAM:
-            return os.fsencode(f"{frame.f_code.co_filename}:{frame.f_lineno}")
-        frame = frame.f_back  # type: ignore[assignment]
-    return b""
+    frame, _ = program()
+    return b"" if frame is None else os.fsencode(f"{frame.f_code.co_filename}:{frame.f_lineno}")
 
 
 class Task(Protocol):

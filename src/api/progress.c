@@ -355,6 +355,9 @@ static bool lead_once(halay_context_t *context, uint64_t timeout_ns)
     uint64_t drain;
     while (read(context->waiters.wake_fd, &drain, sizeof(drain)) > 0)
         ;
+    for (nfds_t i = 0; ready > 0 && i < nfds; i++)
+        if (fds[i].revents & POLLNVAL)
+            hly_wire_failed(context, NULL, HALAY_ESTATE);
     return ready != 1 || !fds[0].revents;
 }
 

@@ -29,6 +29,8 @@
 #define HLY_DEVICES       2
 #define HLY_LOST_IDS      64
 #define HLY_DEATHS_TOLD   16
+/* Of a call that begins after that. */
+#define HLY_LOST_TEXT "its transport has failed; its first error on stderr says why"
 
 struct hly_kept {                 /* rows of halay-bench calibrate: job/kept.c */
     halay_selection_t *selection; /* while it is not known whether all ranks have the same */

@@ -115,7 +115,8 @@ void hly_wake_leader(halay_context_t *context)
 {
     const uint64_t one = 1;
     const struct hly_waiters *w = &context->waiters;
-    if (w->leader && write(w->wake_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+    /* EBADF: who sleeps finds out, and says so. */
+    if (w->leader && write(w->wake_fd, &one, sizeof(one)) < 0 && errno != EAGAIN && errno != EBADF)
         hly_log(context, HLY_ERROR, "a sleeping thread could not be woken");
 }
 

@@ -204,8 +204,7 @@ void hly_exec_refuse(halay_request_t *r)
     const halay_comm_t *comm = r->comm;
     const bool broken = comm->agreed ? hly_comm_is_over(comm, r->sequence) : comm->broken;
     if (!r->refusal && (broken || comm->context->lost))
-        hly_exec_refuse_as(r, HALAY_ETRANSPORT, HLY_CAUSE_LOCAL,
-                           broken ? NULL : "its transport has failed");
+        hly_exec_refuse_as(r, HALAY_ETRANSPORT, HLY_CAUSE_LOCAL, broken ? NULL : HLY_LOST_TEXT);
 }
 
 /* Why a graph may not have a call of this plan: all of it has to be group steps in the program's
@@ -268,7 +267,7 @@ int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_
     int rc = argument_error;
     if (comm->context->lost) {
         rc = HALAY_ETRANSPORT;
-        snprintf(reason, sizeof(reason), "its transport has failed");
+        snprintf(reason, sizeof(reason), HLY_LOST_TEXT);
     } else if (rc) {
         cause = hly_exec_cause(call, rc);
         snprintf(reason, sizeof(reason), "%s", argument_text);

@@ -405,7 +405,7 @@ int hly_accord_end(halay_comm_t *comm, const struct hly_accord_value **value, ch
     if (!a->decided)
         end(comm, a); /* this rank's transport has failed */
     const char *why =
-        comm->context->lost ? "its transport has failed"
+        comm->context->lost ? HLY_LOST_TEXT
         : x->left_out       ? "the others have gone on without this rank, which did not answer in "
                               "time or could not be reached; end it"
         : a->value.code ? "ranks have called halay_comm_agree and others halay_comm_shrink; all "

@@ -148,7 +148,7 @@ void hly_fault_lost(halay_context_t *context, const struct hly_peer *peer)
     }
 }
 
-void hly_fault_transport_lost(halay_context_t *context, const char *name)
+void hly_fault_transport_lost(halay_context_t *context, const char *why)
 {
     struct hly_link *next;
     for (struct hly_link *l = context->requests.next; l != &context->requests; l = next) {
@@ -157,7 +157,7 @@ void hly_fault_transport_lost(halay_context_t *context, const char *name)
         next = l->next;
         hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, HALAY_ETRANSPORT, r->comm->rank);
         v.call = r->call.desc;
-        snprintf(v.detail, sizeof(v.detail), "its transport %s has failed", name);
+        snprintf(v.detail, sizeof(v.detail), "%s", why);
         if (r->state == HLY_FAILING)
             hly_fault_progress(r->comm, r->slot);
         else

@@ -96,7 +96,7 @@ void hly_fault_verdict(halay_comm_t *comm, const struct hly_header *header,
 void hly_fault_hello(halay_context_t *context, int rank, const struct hly_hello *theirs,
                      bool same_build);
 void hly_fault_lost(halay_context_t *context, const struct hly_peer *peer);
-void hly_fault_transport_lost(halay_context_t *context, const char *name);
+void hly_fault_transport_lost(halay_context_t *context, const char *why);
 /* The call fails, and its device could not be stopped: the verdict has to say so. */
 void hly_fault_runs_on(halay_comm_t *comm, const struct hly_slot *slot);
 /* This rank's call has failed: alarms the members of a group step, whose devices may wait for its

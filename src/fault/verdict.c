@@ -281,7 +281,7 @@ static void lost_text(const struct hly_failure *f, const char *who, char *text, 
                  v->other_host);
     snprintf(text, bytes,
              "%s on %s is lost: %s%s. %s; start the job again, or go on without it "
-             "(halay_comm_shrink)",
+             "(halay_comm_shrink; in Python halay.distributed.shrink() or halayrun --min-np)",
              who, v->host, link, v->detail,
              v->other >= 0 ? "Look at the network between them, and at that host"
                            : "Look at that rank's own output for the first error, or why it has "

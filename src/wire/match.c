@@ -593,10 +593,15 @@ void hly_wire_failed(halay_context_t *context, const struct hly_transport *trans
                 transport->ops->name);
         return;
     }
-    hly_log(context, HLY_ERROR, "the transport %s has failed; no call can go on",
-            transport->ops->name);
+    char why[sizeof(((struct hly_news *)0)->text)] =
+        "the program has closed file descriptors of Halay (as os.closerange() and loops over "
+        "close() do): it may close only its own";
+    if (rc != HALAY_ESTATE)
+        snprintf(why, sizeof(why), "its transport %s has failed", transport->ops->name);
+    if (!context->lost)
+        hly_log(context, HLY_ERROR, "no call can go on: %s", why);
     context->lost = true;
     struct hly_news *n = hly_news_leave(context, HLY_NEWS_TRANSPORT_LOST, NULL);
     if (n)
-        snprintf(n->text, sizeof(n->text), "%s", transport->ops->name);
+        snprintf(n->text, sizeof(n->text), "%s", why);
 }

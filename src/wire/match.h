@@ -25,7 +25,8 @@ halay_request_t *hly_expected_by(halay_context_t *context, const halay_event_t *
 /* Handles one event of a transport, which is not such a message. */
 void hly_wire_take(halay_context_t *context, const struct hly_transport *transport,
                    const halay_event_t *event);
-/* A poll of the transport was an error. */
+/* A poll of the transport was an error. HALAY_ESTATE: the program has closed a descriptor, of the
+ * transport or, where that is NULL, of some other part. */
 void hly_wire_failed(halay_context_t *context, const struct hly_transport *transport, int rc);
 
 /* The call starts: compares it with the messages that came before it, and delivers those that can

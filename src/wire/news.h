@@ -29,7 +29,7 @@ enum hly_news_kind {
     HLY_NEWS_HELLO,          /* value: settings differ; 0: builds do: header, hello */
     HLY_NEWS_ASKED,          /* an ASK, TELL or MISSING message: header; value: hops */
     HLY_NEWS_LOST,           /* a peer is lost: peer */
-    HLY_NEWS_TRANSPORT_LOST, /* a transport has failed: text is its name */
+    HLY_NEWS_TRANSPORT_LOST, /* a transport has failed: text says why */
     /* for api/ */
     HLY_NEWS_COMPLETE /* a call that is part of a group, or explained, is complete */
 };

@@ -3,6 +3,7 @@
  * job_verdict - all ranks of a job are told the same. "stopped RANK": that rank stops itself, the
  * others call. "killed RANK": it dies. "forked RANK": it dies, and a child of it, like one that
  * loads data, keeps its connections open. "early RANK": it dies before anybody has called anybody.
+ * "closed RANK": that rank closes all descriptors that are not its own.
  * "late": in each collective the last rank comes 1 s and 2 s after the others, whose deadline is 1
  * s.
  */
@@ -106,6 +107,22 @@ static void ended(halay_comm_t *comm, int rank, int who, const char *what, int f
     exit(rc == HALAY_EPEER || rc == HALAY_ETIMEOUT ? 4 : 1);
 }
 
+/* Who has closed them waits for the others, and sleeps. */
+static void closed(halay_comm_t *comm, int rank, int who)
+{
+    int rc = 0;
+    for (int fd = 3; rank == who && fd < 1024; fd++)
+        close(fd);
+    if (rank != who)
+        nanosleep(&(struct timespec){.tv_nsec = SECOND / 2}, NULL);
+    for (int i = 0; !rc && i < 100; i++)
+        rc = call(comm, 0);
+    told(comm, rank, rc, "closed");
+    for (int i = 0; i < 20; i++)
+        MUST(call(comm, 0) == rc);
+    exit(rc == (rank == who ? HALAY_ETRANSPORT : HALAY_EPEER) ? 4 : 1);
+}
+
 /* Each on a communicator of its own, for it is broken then. */
 static void late(halay_comm_t *world, int rank, int nranks, unsigned seconds)
 {
@@ -136,6 +153,8 @@ int main(int argc, char **argv)
     MUST(!call(world, 0) && !call(world, 4));
     if (!strcmp(argv[1], "forked"))
         ended(world, rank, atoi(argv[2]), "forked", 1);
+    if (!strcmp(argv[1], "closed"))
+        closed(world, rank, atoi(argv[2]));
     if (!strcmp(argv[1], "stopped"))
         stopped(world, rank, atoi(argv[2]));
     if (!strcmp(argv[1], "killed"))

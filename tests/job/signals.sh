@@ -31,6 +31,24 @@ stop INT 130 "trap '' TERM INT;" 4 --grace 1
 stop TERM 143 "trap '' TERM INT;" 4 --grace 0
 [ "$ms" -lt 1000 ] || fail "no grace took $ms ms"
 
+# Under nohup SIGHUP is ignored, and in the background of a script SIGINT, by halayrun and by its ranks: the job goes
+# on. SIGTERM ends it.
+ignoring() { # COMMAND...
+    bash -c 'trap "" INT HUP; exec "$@"' - "$@" >out 2>err </dev/null &
+    local pid=$!
+    until_true sleeping 2
+    kill -INT $pid && kill -HUP $pid
+    sleep 0.5
+    sleeping 2 || fail "$1: what it ignores ended it"
+    kill -TERM $pid
+    wait $pid
+    status=$?
+    expect 143 "$1, where SIGINT and SIGHUP are ignored"
+    nothing_left
+}
+ignoring "$HALAYRUN" -np 2 sleep 1000.$mark
+ignoring "$(dirname "$0")/../../scripts/end-all" "$HALAYRUN" -np 2 sleep 1000.$mark
+
 # Ranks that save for longer than a second, and are let: all ways to begin, and a shell around the program. Their
 # children, which serve them meanwhile, are let be till they have ended. Who is first does not wait for the others' time.
 cat >saves.sh <<END

@@ -2,6 +2,7 @@
 """One rank, this process: the surface, its life cycle, and what it refuses."""
 
 import gc
+import importlib
 import os
 import subprocess
 import threading
@@ -214,10 +215,18 @@ def test_wrong_arguments(alone):
         alone.broadcast_parameters({"a": 1}, 0)
 
 
-def test_average_is_the_old_spelling(alone):
-    with pytest.warns(DeprecationWarning) as told:
-        assert alone.allreduce(torch.ones(1), average=False).item() == 1
-    assert told[0].filename == __file__
+@pytest.mark.parametrize("compiles", [False, True])
+def test_average_is_the_old_spelling(alone, compiles):
+    if compiles:  # a program that has used torch.compile: there are more functions between
+        importlib.import_module("torch._dynamo")
+
+    def begun(*args, **options):
+        return alone.synchronize(alone.allreduce_async(*args, **options))
+
+    for call in (alone.allreduce, begun):
+        with pytest.warns(DeprecationWarning) as told:
+            assert call(torch.ones(1), average=False).item() == 1
+        assert told[0].filename == __file__
 
 
 def test_names(alone):

@@ -2,6 +2,7 @@
 """Calls that callbacks of futures make, works that nobody has, and errors at the end of a work."""
 
 import datetime
+import gc
 import random
 import threading
 import time
@@ -15,6 +16,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
 from torch.nn.parallel import DistributedDataParallel
 
 from halay.distributed import _job, _tensors
+from halay.distributed._work import HalayWork
 from halay.errors import HalayTimeout
 
 
@@ -179,6 +181,58 @@ def rank_many():
         assert (future.wait() == size * i).all()
 
 
+def rank_collected():
+    """Callbacks of torch.futures.collect_all() have their places among the others."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    random.seed(rank)
+
+    def reduced(value):
+        def call(_):
+            late()
+            tensor = torch.full((64,), float(value))
+            dist.all_reduce(tensor)
+            return tensor
+
+        return call
+
+    for step in range(20):
+        begun = [future_of(torch.ones(1 + 1000 * i)) for i in range(8)]
+        if step % 4 == rank:  # here, all are done before
+            [future.wait() for future in begun]
+        pairs = [torch.futures.collect_all(begun[i : i + 2]) for i in range(0, 8, 2)]
+        found = [pair.then(reduced(10**i)) for i, pair in enumerate(pairs)]
+        found.append(begun[0].then(reduced(10**4)))
+        program = torch.full((64,), 7.0)
+        dist.all_reduce(program)
+        assert (program == 7 * size).all()
+        for i, future in enumerate(found):
+            assert (future.wait() == size * 10**i).all(), (step, i)
+        held = [future.wait()[0][0].item() for future in pairs[0].wait()]
+        assert held == [size, size]
+        tensors = torch.futures.wait_all(begun)
+        assert [t[0].numel() for t in tensors] == [1 + 1000 * i for i in range(8)]
+    # Who waits for a collection in a callback waits for the last of its callbacks.
+    early, go, later = future_of(mine()), threading.Event(), []
+
+    def waits(_):
+        assert go.wait(60)
+        found = torch.futures.wait_all(later)
+        dist.all_reduce(mine())
+        return found
+
+    first = future_of(mine()).then(waits)
+    later += [early.then(reduced(i)) for i in range(3)]
+    go.set()
+    assert [tensor[0].item() for tensor in first.wait()] == [0, size, 2 * size]
+    failed = torch.futures.collect_all([future_of(mine()), early.then(lambda _: {}["here"])])
+    with pytest.raises(RuntimeError, match="KeyError: 'here'"):
+        failed.then(lambda future: future.value()).wait()
+    plain = torch.futures.Future()
+    plain.set_result(3)
+    both = torch.futures.collect_all([plain, early])
+    assert both.wait()[0].wait() == 3
+
+
 def rank_never():
     """A callback that does not end holds back the calls of later ones, but not for ever."""
     go, one, two = threading.Event(), future_of(mine()), future_of(mine())
@@ -263,6 +317,20 @@ def rank_unwaited(n):
         time.sleep(0.01)
     assert not job.pending and len(job.left) == min(n + 1, _job.MOST_LEFT)
     assert job.left[-1].results == [] and len(job.left[-2].results) == 1
+    gc.collect()
+    live = sum(isinstance(one, HalayWork) for one in gc.get_objects())
+    assert live <= _job.MOST_LEFT + 10, f"{live} works are alive"
+
+
+def rank_kept_in_cxx():
+    """A work that C++ alone has is there however many come after it."""
+    kept, group = torch.ones(2), dist.group.WORLD
+    ours = torch.ops._c10d_functional.all_reduce(torch.ones(2), "sum", group.group_name)
+    torch._C._distributed_c10d._register_work(kept, dist.all_reduce(kept, async_op=True))
+    rank_unwaited(_job.MOST_LEFT + 100)
+    for tensor in (ours, kept):
+        total = torch.ops._c10d_functional.wait_tensor(tensor)
+        assert total.tolist() == [dist.get_world_size()] * 2
 
 
 def rank_join(divide):
@@ -399,13 +467,13 @@ def rank_hooks(times):
                     assert abs(loss - wanted) < near * wanted, (name, widths, unused, loss, wanted)
 
 
-BODIES = [rank_order, rank_chains, rank_many, rank_finish, rank_never]
+BODIES = [rank_order, rank_chains, rank_collected, rank_many, rank_finish, rank_never]
 
 
 def rank_bodies():
     for body in BODIES:
         body()
-    rank_unwaited(2000)
+    rank_kept_in_cxx()
     rank_builtin_error()
 
 

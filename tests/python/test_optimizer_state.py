@@ -96,6 +96,45 @@ def oddities(seed):
     }
 
 
+def test_what_an_older_torch_saved():
+    """Members that it did not know get the defaults that torch gives them."""
+    for name in OPTIMIZERS:
+        saved = trained(name, torch.float32, 1, 2).state_dict()
+        for group in saved["param_groups"]:
+            for member in ("foreach", "maximize", "capturable", "differentiable", "fused"):
+                group.pop(member, None)
+        ours, theirs = (trained(name, torch.float32, 0, 1) for _ in range(2))
+        _torch_state.load(ours, saved)
+        theirs.load_state_dict(saved)
+        for own, its in zip(ours.param_groups, theirs.param_groups):
+            same = {key: own[key] for key in own if key != "params"}
+            assert same == {key: its[key] for key in its if key != "params"}, name
+
+
+def rank_sparse_adam():
+    """Its gradients are sparse, its state is not."""
+    torch.manual_seed(hvd.rank())
+    table = torch.nn.Embedding(6, 3, sparse=True)
+    optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.1)
+
+    def step(rows):
+        optimizer.zero_grad()
+        table(torch.tensor(rows)).pow(2).sum().backward()
+        optimizer.step()
+
+    for _ in range(3 if hvd.rank() == 0 else 0):
+        step([0, 2, 2])
+    hvd.broadcast_parameters(table.state_dict(), 0)
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    step([1, 2])
+    of_all = hvd.allgather_object((table.weight.tolist(), optimizer.state_dict()["state"]))
+    assert all(repr(one) == repr(of_all[0]) for one in of_all)
+
+
+def test_sparse_adam(job):
+    job(2, rank_sparse_adam)
+
+
 def with_oddities(optimizer, seed):
     first, second = [p for group in optimizer.param_groups for p in group["params"]]
     optimizer.state[first].update(odd := oddities(seed))

@@ -106,6 +106,15 @@ static void stale(struct rank *r)
     CHECK(kept(r) < MIB && !hly_orphan_lost(r->context, 1) && !hly_orphan_lost(r->context, 1000),
           "that is past");
     age(r, 3 * deadline_ns);
+    CHECK(!halay_comm_set_deadline(r->world, 10 * deadline_ns), "a longer one");
+    flood(r, 81, 0, 12 * MIB);
+    age(r, 3 * deadline_ns);
+    flood(r, 82, 1, 1);
+    CHECK(kept(r) >= 12 * MIB, "a call may still wait for what this rank will make");
+    age(r, 20 * deadline_ns);
+    flood(r, 83, 1, 1);
+    CHECK(kept(r) < MIB && !halay_comm_set_deadline(r->world, deadline_ns), "%zu bytes", kept(r));
+    age(r, 30 * deadline_ns);
     flood(r, ids[0], 0, 1); /* one that will be made */
     age(r, 3 * deadline_ns);
 }

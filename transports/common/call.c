@@ -44,9 +44,9 @@ int hly_meet_lost_status(int error)
     return cut ? HALAY_ETIMEOUT : HALAY_EPEER;
 }
 
-const char *hly_meet_lost_text(int error)
+int hly_meet_is_closed(int error)
 {
-    return error && error != ECONNRESET && error != EPIPE ? strerror(error) : "";
+    return error == EBADF || error == ENOTSOCK;
 }
 
 int hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const char *format, ...)
@@ -63,6 +63,16 @@ int hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const c
     m->failing++;
     m->attention = 1;
     return status;
+}
+
+void hly_meet_peer_lost(hly_meet_t *m, hly_meet_peer_t *peer, int error)
+{
+    const char *why = error && error != ECONNRESET && error != EPIPE ? strerror(error) : "";
+    if (hly_meet_is_closed(error)) /* the peer is well */
+        m->error = HALAY_ESTATE;
+    else
+        hly_meet_peer_fail(m, peer, hly_meet_lost_status(error), "the connection to %s ended%s%s",
+                           peer->name, why[0] ? ": " : "", why);
 }
 
 hly_meet_peer_t *hly_meet_peer_failed(hly_meet_t *m, halay_event_t *event)

@@ -64,13 +64,13 @@ static void guests_accept(hly_meet_t *m)
             hly_meet_link_free(m, link); /* it has gone already */
         if (rc == 0)
             continue;
-        if (!(m->warned & WARNED_DESCRIPTORS))
+        m->error = hly_meet_is_closed(-rc) ? HALAY_ESTATE : HALAY_ENOMEM;
+        if (m->error == HALAY_ENOMEM && !(m->warned & WARNED_DESCRIPTORS))
             hly_meet_log(m, 0,
                          "a connection could not be accepted: %s; raise the limits on open "
                          "files and memory (ulimit -n, -v)",
                          strerror(-rc));
         m->warned |= WARNED_DESCRIPTORS;
-        m->error = HALAY_ENOMEM;
         return;
     }
 }
@@ -222,9 +222,7 @@ static void link_ended(hly_meet_t *m, hly_meet_link_t *link, int error)
                                "%s does not speak this version's language", peer->name);
         hly_meet_call_ended(peer, link, error);
     } else if (link->state == LINK_OPEN && !peer->goodbye) {
-        hly_meet_peer_fail(m, peer, hly_meet_lost_status(error), "the connection to %s ended%s%s",
-                           peer->name, hly_meet_lost_text(error)[0] ? ": " : "",
-                           hly_meet_lost_text(error));
+        hly_meet_peer_lost(m, peer, error);
     }
     peer = peer && m->closing ? peer : NULL;
     if (peer)
@@ -290,8 +288,8 @@ static void descriptors_look(hly_meet_t *m)
             guests_accept(m);
             break;
         case WATCH_TIMER:
-            if (read(m->timer_fd, &count, sizeof(count)) < 0)
-                assert(errno == EAGAIN || errno == EINTR);
+            if (read(m->timer_fd, &count, sizeof(count)) < 0 && hly_meet_is_closed(errno))
+                m->error = HALAY_ESTATE;
             m->timer_ns = 0;
             break;
         case WATCH_LINK:

@@ -226,9 +226,11 @@ void hly_meet_peer_forget(hly_meet_t *m, hly_meet_peer_t *peer);
 /* How a peer is lost whose connection has ended with this error: HALAY_ETIMEOUT where the link is
  * cut. */
 int hly_meet_lost_status(int error);
-/* What an error adds to "the connection ended". A reset adds nothing: which of the peers of a dead
- * process see one is chance, and all are to say the same. */
-const char *hly_meet_lost_text(int error);
+/* Does this error say that the program has closed a descriptor of the transport's? */
+int hly_meet_is_closed(int error);
+/* Its connection has ended with this error; 0: as files end. A reset is not said: which of the
+ * peers of a dead process see one is chance, and all are to say the same. */
+void hly_meet_peer_lost(hly_meet_t *m, hly_meet_peer_t *peer, int error);
 /* Returns status. */
 int hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

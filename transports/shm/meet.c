@@ -336,6 +336,10 @@ void hly_shm_guests_accept(halay_transport_t *t)
         if (fd < 0) {
             if (errno == EAGAIN)
                 return;
+            if (errno == EBADF || errno == ENOTSOCK) { /* the program has closed it */
+                t->error = HALAY_ESTATE;
+                return;
+            }
             if (!(t->warned & WARNED_DESCRIPTORS)) {
                 hly_shm_log(
                     t, 0,

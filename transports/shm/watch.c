@@ -31,21 +31,25 @@ static void gate_set(halay_transport_t *t)
     hly_meet_gate_set(&t->gate, t->attended_ns, t->epoll_fd, t->listen_fd, &t->listen_watch);
 }
 
-static void event_handle(halay_transport_t *t, hly_shm_watch_t *watch, uint64_t now)
+static void drain(halay_transport_t *t, int fd)
 {
     uint64_t count;
+    if (read(fd, &count, sizeof(count)) < 0 && errno != EAGAIN && errno != EINTR)
+        t->error = HALAY_ESTATE; /* the program has closed it */
+}
+
+static void event_handle(halay_transport_t *t, hly_shm_watch_t *watch, uint64_t now)
+{
     switch (*watch) {
     case WATCH_LISTEN:
         hly_shm_guests_accept(t);
         gate_set(t);
         break;
     case WATCH_WAKE:
-        if (read(t->wake_fd, &count, sizeof(count)) < 0)
-            assert(errno == EAGAIN || errno == EINTR);
+        drain(t, t->wake_fd);
         break;
     case WATCH_TIMER:
-        if (read(t->timer_fd, &count, sizeof(count)) < 0)
-            assert(errno == EAGAIN || errno == EINTR);
+        drain(t, t->timer_fd);
         t->timer_ns = 0;
         break;
     case WATCH_GUEST:

@@ -191,10 +191,7 @@ static void end_look(halay_transport_t *t, hly_tcp_link_t *link)
             "data",
             peer->name);
     else if (link->ended && !link->over)
-        hly_meet_peer_fail(&t->meet, peer, hly_meet_lost_status(link->error),
-                           "the connection to %s ended%s%s", peer->name,
-                           hly_meet_lost_text(link->error)[0] ? ": " : "",
-                           hly_meet_lost_text(link->error));
+        hly_meet_peer_lost(&t->meet, peer, link->error);
 }
 
 void hly_tcp_links_look(halay_transport_t *t)

@@ -7,6 +7,9 @@ on all ranks, while the order in which futures are done is not. Callbacks run at
 the calls that they make begin in the order of the tickets: a callback's first call waits until all
 callbacks before it are over. A callback that waits for the future of a later one lets all callbacks
 up to that one go before its own next call.
+
+torch.futures.collect_all() would give a future of C++'s, whose callbacks cannot be seen. So where
+one of its futures is ours, this module's collect_all() takes its place.
 """
 
 from __future__ import annotations
@@ -207,6 +210,38 @@ class HalayFuture(torch.futures.Future[Any]):
             self._set_unwrap_func(Failed(error).__getitem__)
             value = Failed(error)
         super().set_result(value)
+
+
+_collect_all_of_torch: Any = torch._C._collect_all
+
+
+def collect_all(futures: Sequence[torch.futures.Future[Any]]) -> Any:
+    """The future of the list of them, done when all are, with the error of the first that failed.
+
+    Who waits for it in a callback waits for the last of the callbacks that it collects."""
+    ours = [future for future in futures if isinstance(future, HalayFuture)]
+    done = _collect_all_of_torch(futures)
+    if not ours:
+        return done
+    devices = {device for future in ours for device in future._devices}
+    turn = max((future._turn for future in ours if future._turn is not None), default=None)
+    found, of_all = HalayFuture(ours[0]._job, sorted(devices, key=str), turn), list(futures)
+
+    def settle(_: object) -> None:
+        error: BaseException | None = None
+        try:
+            done.value()
+            for future in ours:
+                future.value()
+        except BaseException as caught:
+            error = caught
+        found.settle(of_all, error)
+
+    done.add_done_callback(settle)
+    return found
+
+
+torch._C._collect_all = collect_all  # type: ignore[assignment]  # which torch.futures calls
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from typing import Any, Union
 import tensorflow as tf
 
 from .. import _session
+from .._core import program
 from .._process_sets import ProcessSet, global_process_set, members_of
 from .._reductions import Adasum, Average
 from . import _submit
@@ -29,7 +30,9 @@ def checked_groups(groups: Groups, num_groups: int) -> Groups:
     """groups, or its old spelling."""
     if num_groups != 0:
         warnings.warn(
-            "num_groups is the old spelling; use groups", DeprecationWarning, stacklevel=3
+            "num_groups is the old spelling; use groups",
+            DeprecationWarning,
+            stacklevel=program()[1],
         )
         groups = num_groups if groups is None else groups
     if isinstance(groups, int) and groups <= 0:

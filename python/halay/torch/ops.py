@@ -113,7 +113,7 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts a reduction over all ranks into a new tensor. Returns a handle."""
-    how = Reduction(choose_op(op, average, 4), prescale_factor, postscale_factor, process_set)
+    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
     return submit_allreduce(tensor, None, name, how)
 
 
@@ -133,7 +133,7 @@ def allreduce(
     op: Average (the default), Sum, Adasum, Min, Max or Product. The scale factors multiply before
     and after the sum.
     """
-    chosen = choose_op(op, average, 4)
+    chosen = choose_op(op, average)
     if compression is Compression.none:
         found = allreduce_at_once(
             tensor, False, name, chosen, prescale_factor, postscale_factor, process_set
@@ -159,7 +159,7 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """As allreduce_async(), in place."""
-    how = Reduction(choose_op(op, average, 4), prescale_factor, postscale_factor, process_set)
+    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
     return submit_allreduce(tensor, tensor, name, how)
 
 
@@ -174,7 +174,7 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """As allreduce(), in place. Returns `tensor`."""
-    chosen = choose_op(op, average, 4)
+    chosen = choose_op(op, average)
     found = allreduce_at_once(
         tensor, True, name, chosen, prescale_factor, postscale_factor, process_set
     )
@@ -196,7 +196,7 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts the reductions of several tensors. One handle; its result is the list of theirs."""
-    how = Reduction(choose_op(op, average, 4), prescale_factor, postscale_factor, process_set)
+    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
     return _group_allreduce(_as_list(tensors, "grouped_allreduce"), name, how, in_place=False)
 
 
@@ -212,7 +212,7 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """allreduce() of each tensor; the i-th of all ranks belong together."""
-    how = Reduction(choose_op(op, average, 4), prescale_factor, postscale_factor, process_set)
+    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
     pairs = [compression.compress(t) for t in _as_list(tensors, "grouped_allreduce")]
     reduced = _reduced([compressed for compressed, _ in pairs], name, how, grouped=True)
     return [compression.decompress(r, context) for r, (_, context) in zip(reduced, pairs)]
@@ -229,7 +229,7 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """As grouped_allreduce_async(), in place."""
-    how = Reduction(choose_op(op, average, 4), prescale_factor, postscale_factor, process_set)
+    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
     return _group_allreduce(_as_list(tensors, "grouped_allreduce"), name, how, in_place=True)
 
 
@@ -244,7 +244,7 @@ def grouped_allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """As grouped_allreduce(), in place. Returns the tensors."""
-    how = Reduction(choose_op(op, average, 4), prescale_factor, postscale_factor, process_set)
+    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
     results: list[torch.Tensor] = synchronize(
         _group_allreduce(_as_list(tensors, "grouped_allreduce"), name, how, in_place=True)
     )

@@ -24,6 +24,7 @@ from typing import Any, Callable, Union
 import torch
 
 from .. import _session
+from .._core import program
 from .._process_sets import ProcessSet, global_process_set, members_of
 from .._reductions import Adasum, Average, Sum, choose_op
 from .._tensors import outside_graph
@@ -367,7 +368,7 @@ class _Distributed(Front):
                     # Programs filter the warning by how it begins.
                     "optimizer.step() called without optimizer.skip_synchronize() after "
                     "optimizer.synchronize(): the gradients are reduced again",
-                    stacklevel=3,
+                    stacklevel=program()[1],
                 )
             if closure is None or self._reducer.outstanding():
                 self.synchronize()
@@ -507,7 +508,9 @@ def DistributedOptimizer(
         raise ValueError("gradient_predivide_factor needs op=hvd.Average")
     if num_groups != 0:
         warnings.warn(
-            "num_groups= is the old spelling; use groups=", DeprecationWarning, stacklevel=2
+            "num_groups= is the old spelling; use groups=",
+            DeprecationWarning,
+            stacklevel=program()[1],
         )
         groups = num_groups if groups is None else groups
     names = _names(optimizer, named_parameters)

@@ -395,6 +395,13 @@ def rank_state_of_all_types():
         assert jax.tree.structure(found) == jax.tree.structure(expected)
         for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):
             assert bits(a) == bits(b), (a, b)
+    # Which leaves are arrays of JAX the root says, also where others have something else there.
+    for root in range(hvd.size()):
+        mine = np.full(3, hvd.rank(), np.float64), jnp.full(3, hvd.rank(), jnp.float32)
+        tree = mine if hvd.rank() == root else mine[::-1]
+        found = hvd.broadcast_parameters(tree, root, f"mixed {root}")
+        expected = np.full(3, root, np.float64), jnp.full(3, root, jnp.float32)
+        assert [bits(leaf) for leaf in found] == [bits(leaf) for leaf in expected]
     traced = jax.jit(lambda tree: hvd.broadcast_parameters(tree, 0, "traced"))
     assert float(traced({"x": jnp.float32(hvd.rank())})["x"]) == 0.0
 
