@@ -160,7 +160,7 @@ static void explain(halay_request_t *r, const struct hly_ask *ask, struct hly_ex
                                  .group = ask->group,
                                  .apart = ask->apart,
                                  .direct = ask->direct};
-    if (!halay_explain(r->context->settings.selection, &question, &e)) {
+    if (!hly_explain(r->context->settings.selection, &question, ask->asked, &e)) {
         size_t bytes = halay_explanation_print(e, 0, NULL, 0);
         char *text = malloc(bytes);
         if (text) {

@@ -52,7 +52,8 @@ static int choose(const halay_selection_t *s, const struct hly_ask *ask, const h
     struct hly_ranking ranking;
     const struct hly_row *row;
     const char *why = NULL;
-    uint32_t forced = s->forced[ask->collective];
+    const uint32_t forced = hly_select_forced(s, ask);
+    const char *name = ask->asked ? "HALAY_HINT_PLANNER" : "HALAY_ALGORITHM";
     if (hly_ranking_wanted(s, ask)) {
         int rc = hly_ranking_make(s, ask, shape, &ranking);
         if (!rc)
@@ -69,13 +70,13 @@ static int choose(const halay_selection_t *s, const struct hly_ask *ask, const h
     if (row)
         describe_row(row, by, bytes);
     else if (*planner == forced)
-        snprintf(by, bytes, "it was asked for by name (HALAY_ALGORITHM)");
+        snprintf(by, bytes, "it was asked for by name (%s)", name);
     else
         snprintf(by, bytes, "no row serves this call, and it is the first that can");
     if (forced != UINT32_MAX && *planner != forced) {
         size_t used = strlen(by);
         hly_ask_serves(ask, forced, true, &why);
-        snprintf(by + used, bytes - used, "; HALAY_ALGORITHM's %s cannot: %s",
+        snprintf(by + used, bytes - used, "; %s's %s cannot: %s", name,
                  halay_planner_get(forced)->name, why ? why : "?");
     }
     return HALAY_OK;
@@ -83,6 +84,12 @@ static int choose(const halay_selection_t *s, const struct hly_ask *ask, const h
 
 int halay_explain(const halay_selection_t *s, const halay_question_t *q,
                   halay_explanation_t **explanation)
+{
+    return hly_explain(s, q, 0, explanation);
+}
+
+int hly_explain(const halay_selection_t *s, const halay_question_t *q, uint32_t asked,
+                halay_explanation_t **explanation)
 {
     if (!s || !q || !q->shape || !explanation || q->collective >= HALAY_COLLECTIVE_COUNT ||
         q->root >= q->shape->nranks)
@@ -100,6 +107,7 @@ int halay_explain(const halay_selection_t *s, const halay_question_t *q,
                           .commutative = q->commutative,
                           .scattered = q->shape->hash & HALAY_SHAPE_SCATTERED,
                           .oversubscribed = q->oversubscribed,
+                          .asked = asked,
                           .relaxed = q->relaxed,
                           .group = q->group,
                           .uneven = q->shape->smallest != q->shape->largest,

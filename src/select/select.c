@@ -99,8 +99,7 @@ static enum hly_where where_of(const struct hly_ask *ask)
     return ask->scattered ? HLY_SHARED : HLY_TOGETHER;
 }
 
-/* What was asked for by name, or by its number. */
-static uint32_t forced_of(const halay_selection_t *s, const struct hly_ask *ask)
+uint32_t hly_select_forced(const halay_selection_t *s, const struct hly_ask *ask)
 {
     return ask->asked ? ask->asked - 1 : s->forced[ask->collective];
 }
@@ -108,7 +107,7 @@ static uint32_t forced_of(const halay_selection_t *s, const struct hly_ask *ask)
 int hly_select_row(const halay_selection_t *s, const struct hly_ask *ask, uint32_t *planner,
                    const struct hly_row **which)
 {
-    uint32_t forced = forced_of(s, ask);
+    uint32_t forced = hly_select_forced(s, ask);
     *which = NULL;
     if (forced != UINT32_MAX && hly_ask_serves(ask, forced, true, NULL)) {
         *planner = forced;
@@ -145,7 +144,7 @@ uint32_t hly_size_class(const struct hly_ask *ask)
 bool hly_ranking_wanted(const halay_selection_t *s, const struct hly_ask *ask)
 {
     return s->by_model && !ask->vector && ask->nranks <= HLY_PREDICTED_RANKS &&
-           forced_of(s, ask) == UINT32_MAX;
+           hly_select_forced(s, ask) == UINT32_MAX;
 }
 
 int hly_ranking_make(const halay_selection_t *s, const struct hly_ask *ask,
@@ -327,7 +326,7 @@ int hly_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planne
     const char *name = halay_collective_name((halay_collective_t)call->desc.collective), *why;
     struct hly_ask ask;
     hly_select_ask(comm, call, &ask);
-    uint32_t forced = forced_of(comm->context->settings.selection, &ask);
+    uint32_t forced = hly_select_forced(comm->context->settings.selection, &ask);
     if (!ask.commutative && forced != UINT32_MAX && !hly_ask_serves(&ask, forced, true, &why)) {
         snprintf(reason, reason_bytes, "algorithm %s=%s was asked for, but %s", name,
                  halay_planner_get(forced)->name, why);

@@ -53,6 +53,12 @@ int hly_ask_serves(const struct hly_ask *ask, uint32_t planner, bool asked, cons
 int hly_selection_read(FILE *file, const char *path, char *error, size_t error_bytes,
                        halay_selection_t **selection);
 
+/* What was asked for, by a hint or by name; UINT32_MAX: nothing. */
+uint32_t hly_select_forced(const halay_selection_t *selection, const struct hly_ask *ask);
+/* As halay_explain(), where a hint asks: 1 + its planner, or 0. */
+int hly_explain(const halay_selection_t *selection, const halay_question_t *question,
+                uint32_t asked, halay_explanation_t **explanation);
+
 /* Appends the table's rows to those that are there; HALAY_EINVAL if one names no planner. */
 int hly_select_rows(struct hly_row *rows, uint32_t room, uint32_t *nrows);
 /*

@@ -2,10 +2,12 @@
 /*
  * test_hints.c - HALAY_HINT_PLANNER: each planner of a collective is the one that serves it then,
  * in all forms and in groups of calls, on that communicator alone; ranks that have set another one
- * are told; and what is no planner is refused.
+ * are told; and what is no planner is refused. HALAY_EXPLAIN tells of it, in groups of calls, too.
  */
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <halay/plan.h>
 
@@ -167,6 +169,36 @@ static void under_way(struct rank *r)
     }
 }
 
+static void blocking_and_group(struct rank *r)
+{
+    CHECK(!halay_comm_set_hint(r->world, HALAY_HINT_PLANNER, (int)find("ring")), "hint");
+    sum_as(BLOCKING, r, r->world, 0);
+    sum_as(GROUP, r, r->world, 1);
+}
+
+/* What rank 0 explains is the algorithm that ran. */
+static void explained(const struct ranks_options *options)
+{
+    char told[16384];
+    FILE *file = tmpfile();
+    const int saved = dup(STDERR_FILENO);
+    CHECK(file && saved >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0, "dup2");
+    CHECK(!setenv("HALAY_EXPLAIN", "1", 1), "setenv");
+    ranks_run(options, blocking_and_group, NULL);
+    CHECK(!unsetenv("HALAY_EXPLAIN") && dup2(saved, STDERR_FILENO) >= 0, "dup2");
+    close(saved);
+    rewind(file);
+    told[fread(told, 1, sizeof(told) - 1, file)] = 0;
+    fclose(file);
+    int calls = 0;
+    for (const char *at = told; (at = strstr(at, "allreduce of 32768 bytes, ")); at++, calls++) {
+        const char *chosen = strstr(at, "  chosen: ");
+        const char *by = "  chosen: ring: it was asked for by name (HALAY_HINT_PLANNER)";
+        CHECK(chosen && !strncmp(chosen, by, strlen(by)), "told: %s", told);
+    }
+    CHECK(calls > 0, "told: %s", told);
+}
+
 int main(void)
 {
     pthread_barrier_t barrier;
@@ -179,6 +211,7 @@ int main(void)
         ranks_run(&options, persistent, NULL);
         ranks_run(&options, differ, NULL);
         ranks_run(&options, under_way, &barrier);
+        explained(&options);
     }
     pthread_barrier_destroy(&barrier);
     return 0;
