@@ -11,6 +11,8 @@ from conftest import ODD_RANKS
 import halay.torch as hvd
 from halay.errors import HalayMismatch, HalayTimeout
 
+pytestmark = pytest.mark.sampled
+
 # Of the result's norm: the reference rounds once, as the product does.
 TOLERANCE = {
     torch.float16: 2e-3,

@@ -9,6 +9,8 @@ import pytest
 import torch
 from conftest import halayrun
 
+pytestmark = pytest.mark.sampled
+
 STEPS = 90
 
 

@@ -14,6 +14,8 @@ from conftest import HERE, halayrun
 
 import halay.torch as hvd
 
+pytestmark = pytest.mark.sampled
+
 RANKS = 3
 ODD = 1
 # How rank 1 goes wrong: HALAY_DEADLINE; the others' exception; what its text has to say.

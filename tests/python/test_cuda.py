@@ -12,6 +12,8 @@ from cuda_double import DEVICE, come, cuda, halted, host, legacy, other_stream, 
 import halay.torch as hvd
 from halay.errors import HalayError, HalayMismatch
 
+pytestmark = pytest.mark.sampled
+
 ENV = {"LD_LIBRARY_PATH": str(BUILD / "double")}
 
 

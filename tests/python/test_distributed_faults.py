@@ -24,6 +24,8 @@ from halay.errors import (
     HalayTimeout,
 )
 
+pytestmark = pytest.mark.sampled
+
 DEVIATIONS = {
     "count": (lambda odd: dist.all_reduce(torch.ones((17, 19)[odd])), ["17", "19"]),
     "type": (

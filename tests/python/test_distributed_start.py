@@ -7,6 +7,8 @@ import sys
 import pytest
 from conftest import HALAYRUN, HERE, environment, run
 
+pytestmark = pytest.mark.sampled
+
 RANK = [sys.executable, str(HERE / "start_rank.py")]
 
 

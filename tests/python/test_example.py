@@ -9,6 +9,8 @@ import pytest
 import torch
 from conftest import SOURCE, environment, halayrun, run
 
+pytestmark = pytest.mark.sampled
+
 pytest.importorskip("sklearn", reason="the example's data set comes with scikit-learn")
 
 EXAMPLE = str(SOURCE / "examples" / "torch_digits.py")

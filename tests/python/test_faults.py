@@ -9,6 +9,8 @@ from conftest import ODD_RANKS
 
 import halay.torch as hvd
 
+pytestmark = pytest.mark.sampled
+
 # How one rank deviates from the others, and what the text has to show of both sides.
 DEVIATIONS = {
     "dtype": (

@@ -12,6 +12,8 @@ from conftest import RANKS, SOURCE, environment, halayrun
 
 from halay.horovod import SHIM, flags, identity, probes, settings, surface
 
+pytestmark = pytest.mark.sampled
+
 WHERE = "import horovod; print(horovod.__file__)"
 
 

@@ -15,6 +15,8 @@ from conftest import environment
 from halay.horovod import SHIM, absent
 from halay.horovod.data import AsyncDataLoaderMixin, BaseDataLoader
 
+pytestmark = pytest.mark.sampled
+
 # As public programs write it.
 PROGRAM = """
 import horovod

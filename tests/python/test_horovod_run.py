@@ -17,6 +17,8 @@ from conftest import HALAYRUN, environment
 
 from halay.horovod import SHIM, command, launch
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.fixture(autouse=True)
 def built(monkeypatch, tmp_path):

@@ -13,6 +13,8 @@ from conftest import RANKS, halayrun
 
 import halay.torch as hvd
 
+pytestmark = pytest.mark.sampled
+
 HERE = os.path.basename(__file__)
 
 

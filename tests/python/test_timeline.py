@@ -16,6 +16,8 @@ from conftest import environment
 import halay.torch as hvd
 from halay import timeline
 
+pytestmark = pytest.mark.sampled
+
 STEPS, TENSORS = 30, 5
 
 
