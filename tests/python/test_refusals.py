@@ -8,6 +8,7 @@ from pathlib import Path
 from conftest import HALAYRUN, environment, run
 
 from halay._core import lib, verdict_error
+
 TO_ITSELF = """
 import torch
 import torch.distributed as dist
