@@ -3,6 +3,9 @@
 # What the job tests share. Needs $HALAYRUN and $JOB_CLIENT; a test runs in a folder of its own, which
 # is also TMPDIR, so that whatever a job leaves behind is seen.
 set -u
+# A run in the background ignores SIGINT, as do all that it starts; a shell cannot undo that for itself.
+[ "${SIGNALS_ARE_SET:-}" ] || SIGNALS_ARE_SET=1 exec env --default-signal=INT,QUIT,HUP bash "$0" "$@"
+unset SIGNALS_ARE_SET
 here=$(mktemp -d) || exit 1
 trap 'rm -rf "$here"' EXIT
 export TMPDIR="$here/tmp"

@@ -41,6 +41,8 @@ from sample import chosen  # noqa: E402
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: run by scripts/test --all only")
     config.addinivalue_line("markers", "sampled: scripts/test takes half, by the date")
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a run in the background; and so would
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # all that it starts
 
 
 @pytest.hookimpl(trylast=True)  # after -m

@@ -71,6 +71,14 @@ static int limits_suffice(const struct rlimit *files)
     return 1;
 }
 
+/* As nohup, or a script that starts it in the background, ask for. */
+static int is_ignored(int number)
+{
+    struct sigaction now;
+    return (number == SIGINT || number == SIGHUP || number == SIGQUIT) &&
+           !sigaction(number, NULL, &now) && now.sa_handler == SIG_IGN;
+}
+
 static int set_up_signals(struct hly_spawner *spawner)
 {
     static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
@@ -78,7 +86,8 @@ static int set_up_signals(struct hly_spawner *spawner)
     sigset_t set;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        sigaddset(&set, numbers[i]);
+        if (!is_ignored(numbers[i]))
+            sigaddset(&set, numbers[i]);
     signal(SIGCHLD, SIG_DFL); /* a parent that ignores it would take the ranks' statuses from us */
     sigaction(SIGPIPE, &ignore, &spawner->pipe_action);
     sigprocmask(SIG_BLOCK, &set, &spawner->mask);

@@ -60,7 +60,7 @@ static const char help[] =
     "--grace\n"
     "seconds to end; a second one, 0.2 s later or more, ends the job at once. SIGUSR1 and SIGUSR2 "
     "are\n"
-    "passed on. Processes that ranks have started\n"
+    "passed on. What nohup and the like ignore stays ignored. Processes that ranks have started\n"
     "end with the job, also if halayrun is killed, unless they left their rank's process group\n"
     "(setsid). A job that was handed over ends as its launcher ends jobs.\n"
     "\n"
