@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 import torch.distributed.nn.functional as dnn
+import torch.distributed.tensor as tensor
 from distributed_job import well
 from torch.nn.parallel import DistributedDataParallel
 
@@ -190,6 +192,131 @@ def d_kept_send():
     dist.barrier()
 
 
+def d_empty():
+    """pytorch/pytorch#85234, #146468: tensors without elements; a rank that sends nothing."""
+    for shape in ((1, 0, 2), (0,)):
+        x = torch.ones(shape)
+        dist.all_gather([torch.zeros_like(x), torch.zeros_like(x)], x)
+        dist.all_reduce(x)
+        dist.broadcast(x, 1)
+    mine = torch.arange(4.0) if dist.get_rank() == 0 else torch.zeros(0)
+    out = torch.zeros(2)
+    dist.all_to_all_single(out, mine, [2, 0], [2, 2] if len(mine) else [0, 0])
+    assert out.tolist() == ([0, 1] if len(mine) else [2, 3])
+
+
+def d_inference():
+    """pytorch/pytorch#86830: calls in inference_mode()."""
+    with torch.inference_mode():
+        x, both = torch.tensor([1.0 + dist.get_rank()]), [torch.zeros(1), torch.zeros(1)]
+        dist.all_gather(both, x)
+        dist.all_reduce(x)
+    assert torch.cat(both).tolist() == [1, 2] and x.item() == 3
+
+
+def d_ranks_of_a_group():
+    """pytorch/pytorch#149200, #60356, #187924, #153798: peers by their rank in a group."""
+    group, last = dist.new_group([1, 0]), dist.new_group([1])
+    said, peer = [dist.get_rank()], 1 - dist.get_rank()
+    dist.broadcast_object_list(said, group_src=0, group=group)
+    assert said == dist.get_process_group_ranks(group)[:1]
+    if dist.get_rank() == 1:
+        got = [None]
+        dist.gather_object("x", got, group_dst=0, group=last)
+        assert got == ["x"]
+    got, place = torch.zeros(1), dist.get_group_rank(group, peer)
+    one = dist.P2POp(dist.isend, torch.ones(1) + peer, group=group, group_peer=place)
+    for work in dist.batch_isend_irecv([one, dist.P2POp(dist.irecv, got, peer, group=group)]):
+        work.wait()
+    assert got.item() == 1 + dist.get_rank()
+    assert dist.get_process_group_ranks(dist.new_subgroups(1)[0]) == [dist.get_rank()]
+
+
+def d_functional():
+    """pytorch/pytorch#130251: functional collectives of tensors that are not contiguous."""
+    x, world = torch.arange(12.0).reshape(2, 3, 2).transpose(1, 2), dist.group.WORLD
+    part = functional.reduce_scatter_single(x, "sum", 0, world)
+    assert torch.equal(part, 2 * x[dist.get_rank() :][:1])
+    assert torch.equal(functional.all_gather_single(x[:, 0], 0, world), torch.cat([x[:, 0]] * 2))
+
+
+def d_half():
+    """pytorch/pytorch#152300, #111131, pytorch/gloo#454, Lightning-AI/torchmetrics#1809."""
+    parts = [torch.linspace(-65504, 65504, 4001).roll(n).half() for n in (0, 7)]
+    x = parts[dist.get_rank()].clone()
+    dist.all_reduce(x)
+    assert torch.equal(x, (parts[0].float() + parts[1].float()).half())
+    x = torch.full((3,), 1.5, dtype=torch.bfloat16)
+    dist.all_reduce(x)
+    both = [torch.zeros_like(x), torch.zeros_like(x)]
+    dist.all_gather(both, x)
+    assert torch.cat(both).tolist() == [3] * 6
+
+
+def d_average():
+    """meta-pytorch/torchcomms#287: an average divides by the number of ranks; integers, too."""
+    for kind in (torch.float32, torch.int64, torch.uint8):
+        x = torch.full((5,), 3 + 2 * dist.get_rank(), dtype=kind)
+        dist.all_reduce(x, op=dist.ReduceOp.AVG)
+        assert x.tolist() == [4] * 5
+
+
+def negative(*values):
+    """These values, in memory with the other sign: torch's negative bit is set."""
+    found = torch.complex(torch.zeros(len(values)), -torch.tensor(values)).conj().imag
+    assert found.is_neg()
+    return found
+
+
+def d_negative_bit():
+    """Gloo reduces, scatters and receives the memory of such a tensor, not its values."""
+    x, out, got = negative(-2.0, -5.0), negative(0.0, 0.0), negative(0.0, 0.0)
+    dist.all_reduce(x)
+    dist.scatter(out, [negative(1.0, 2.0)] * 2 if dist.get_rank() == 0 else None, 0)
+    if dist.get_rank() == 0:
+        dist.send(negative(3.0, 4.0), 1)
+        dist.recv(got, 1)
+    else:
+        dist.recv(got, 0)
+        dist.send(got, 0)
+    assert [t.tolist() for t in (x, out, got)] == [[-4, -10], [1, 2], [3, 4]]
+
+
+def d_shards():
+    """pytorch/pytorch#103306, pull request #115525: rows that ranks cannot share evenly."""
+    mesh, x = tensor.init_device_mesh("cpu", (2,)), torch.arange(15.0).reshape(5, 3)
+    rows = tensor.distribute_tensor(x, mesh, [tensor.Shard(0)])
+    columns = rows.redistribute(placements=[tensor.Shard(1)])
+    assert torch.equal(columns.full_tensor(), x) and torch.equal(rows.full_tensor(), x)
+    part = tensor.DTensor.from_local(x, mesh, [tensor.Partial()])
+    assert torch.equal(part.redistribute(placements=[tensor.Shard(1)]).full_tensor(), 2 * x)
+
+
+def d_among():
+    """pytorch/pytorch#20630, #24005: calls of the program's own beside those of DDP."""
+    torch.manual_seed(1)
+    module = DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(3, 3)] * 2))
+    for _ in range(4):
+        loss = module(torch.ones(2, 3) * (dist.get_rank() + 1)).square().mean()
+        shown = loss.detach().clone()
+        work = dist.all_reduce(shown, async_op=True)
+        loss.backward()
+        dist.all_reduce(torch.ones(1))
+        work.wait()
+    both = [torch.zeros(3), torch.zeros(3)]
+    dist.all_gather(both, module.module[0].bias.grad)
+    assert torch.equal(*both)
+
+
+def d_sizes():
+    """pytorch/pytorch#91378: sizes that differ are an error that names them, not the end."""
+    with pytest.raises(halay.HalayMismatch, match="3 float32.*5 float32"):
+        dist.all_reduce(torch.ones(3 + 2 * dist.get_rank()))
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    assert x.item() == 2
+
+
 def d_again():
     """pytorch/pytorch#55967, #114585, #74666: a group is destroyed and made again."""
     for _ in range(3):
@@ -331,6 +458,57 @@ def h_sampled(hvd):
     used = {index for part in everyone for index in part}
     assert not used & {index for part in left for index in part}
     assert used | {index for part in left for index in part} == set(range(20))
+
+
+def h_parts(hvd):
+    """horovod/horovod#2259: alltoall in which ranks send or receive nothing."""
+    rank = hvd.rank()
+    out, counts = hvd.alltoall(torch.arange(2.0) + 10 * rank, torch.tensor([2, 0]))
+    assert out.tolist() == ([0, 1, 10, 11] if rank == 0 else [])
+    assert counts.tolist() == ([2, 2] if rank == 0 else [0, 0])
+    out, _ = hvd.alltoall(torch.zeros(0), torch.tensor([0, 0]))
+    assert out.numel() == 0
+
+
+def h_kinds(hvd):
+    """sands-lab/grace#2: allgather of small integers; of a scalar, with what to do instead."""
+    for kind in (torch.int8, torch.uint8, torch.bool, torch.int16):
+        assert hvd.allgather(torch.ones(2).to(kind)).tolist() == [1] * 4
+    with pytest.raises(ValueError, match="unsqueeze"):
+        hvd.allgather(torch.tensor(3.0))
+
+
+def h_epochs(hvd):
+    """horovod/horovod#2497: passes that are left over at the end of an epoch."""
+    layer = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
+    optimizer = hvd.DistributedOptimizer(
+        optimizer, named_parameters=layer.named_parameters(), backward_passes_per_step=2
+    )
+    for passes in (2, 1):
+        for _ in range(passes):
+            layer(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def h_two_optimizers(hvd):
+    """horovod/horovod#2821: one backward pass through the parameters of two optimizers."""
+    torch.manual_seed(hvd.rank())
+    parts = [torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)]
+    optimizers = []
+    for at, part in enumerate(parts):
+        hvd.broadcast_parameters(part.state_dict(), 0)
+        named = [(f"{at}.{name}", p) for name, p in part.named_parameters()]
+        adam = torch.optim.Adam(part.parameters())
+        optimizers.append(hvd.DistributedOptimizer(adam, named_parameters=named))
+    for _ in range(2):
+        parts[1](parts[0](torch.randn(3, 2))).mean().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    weights = hvd.allgather(parts[0].weight.detach().reshape(1, -1))
+    assert torch.equal(weights[0], weights[1])
 
 
 def all_of(prefix, *arguments):

@@ -34,6 +34,7 @@ PROGRAMS = {
     "lightning": ["ddp", "fsdp2", "fabric"],
     "deepspeed": ["zero0", "zero1", "zero2", "zero3"],
     "torchmetrics": ["metrics"],
+    "ignite": ["trained"],
 }
 SHORT = {"accelerate": ["loop"], "transformers": ["bert"]}  # in CI: one launcher, one program
 known = {}  # what Gloo's programs returned
