@@ -164,7 +164,11 @@ class _Unpacker(pickle.Unpickler):
 
 
 def _has_own_form(optimizer: Any) -> bool:
-    return type(optimizer).state_dict is not torch.optim.Optimizer.state_dict
+    """Or keeps more than its state, such as what it computes from it, and renews that when it loads
+    one."""
+    classes = [one for one in type(optimizer).__mro__ if one is not torch.optim.Optimizer]
+    own = [vars(one).get(name) for one in classes for name in ("state_dict", "load_state_dict")]
+    return any(one and not getattr(one, "__module__", "").startswith("halay.") for one in own)
 
 
 def _keeps_state(optimizer: Any) -> bool:

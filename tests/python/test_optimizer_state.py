@@ -111,6 +111,48 @@ def test_what_an_older_torch_saved():
             assert same == {key: its[key] for key in its if key != "params"}, name
 
 
+class Remembers(torch.optim.SGD):
+    """Keeps what it has computed from its state till it loads another, as SaRA does."""
+
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, lr=lr)
+        self.of_state = {}
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        self.of_state.clear()
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for one in parameters_of(self):
+            state = self.state[one]
+            state.setdefault("mask", one > 0)
+            rows = self.of_state.setdefault(one, state["mask"].nonzero())
+            one[tuple(rows.t())] += 1
+
+
+def parameters_of(optimizer):
+    return [one for group in optimizer.param_groups for one in group["params"]]
+
+
+def rank_remembers():
+    for wrap in (lambda optimizer, _: optimizer, hvd.DistributedOptimizer):
+        torch.manual_seed(hvd.rank())
+        model = torch.nn.Linear(3, 2)
+        optimizer = wrap(Remembers(model.parameters(), lr=0.1), model.named_parameters())
+        for one in parameters_of(optimizer):
+            one.grad = torch.zeros_like(one)
+        optimizer.step()
+        hvd.broadcast_parameters(model.state_dict(), 0)
+        hvd.broadcast_optimizer_state(optimizer, 0)
+        optimizer.step()
+        assert len({repr(one) for one in hvd.allgather_object(model.weight.tolist())}) == 1
+
+
+def test_what_is_computed_from_the_state_is_renewed(job):
+    job(2, rank_remembers)
+
+
 def rank_sparse_adam():
     """Its gradients are sparse, its state is not."""
     torch.manual_seed(hvd.rank())
