@@ -38,7 +38,7 @@ each() {
     right "$1" "$HALAYRUN" -np 2
     right "$1" by_hand
     new_port
-    [ "$1" = ifh ] || right "$1" "$HALAYRUN" -np 2 --min-np 2
+    right "$1" "$HALAYRUN" -np 2 --min-np 2
     command -v "$mpirun" >/dev/null || return 0
     if [ "$1" = hihf ] && [ "$mpi" != libmpi.so.40 ]; then # Open MPI 5 with the libpmix of Halay: docs/status.md
         run "$mpirun" --oversubscribe -np 2 "$JOB_LIVES" "$1" "$mpi"
