@@ -408,6 +408,17 @@ void hly_pmix_leave(void)
     PMIx_Finalize(NULL, 0);
 }
 
+/*
+ * OpenPMIx 5 and newer free what they have freed when a second PMIx life ends, ours after MPI's.
+ * That one is left to the end of the process.
+ */
+static bool ends_once(void)
+{
+    const char *version = PMIx_Get_version(); /* "OpenPMIx 4.2.2 (...)" */
+    const char *number = strpbrk(version, "0123456789");
+    return number && strtol(number, NULL, 10) > 4;
+}
+
 /* What stands behind the next colon, in hexadecimal digits. *at: behind it. */
 static unsigned long after_colon(char **at)
 {
@@ -498,7 +509,7 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
                      "MPI was finalized in this process before, and not every launcher's PMIx "
                      "server answers a task that joins again: call halay_init before MPI_Finalize");
     id->stays = rc == HALAY_OK && mpi == MPI_TO_COME;
-    if (!id->stays)
+    if (!id->stays && !(mpi == MPI_GONE && ends_once()))
         hly_pmix_leave();
     hly_node_leave(&j.node);
     free(j.local);
