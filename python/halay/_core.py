@@ -185,19 +185,22 @@ _CLASSES: dict[int, type[HalayError]] = {
 }
 
 
-# What the library's texts call by its name in C, and the longer ones first.
+# What the library's texts say to programs in C.
 _WORDS = {
     "halay_comm_shrink, too (under torch.distributed halay.distributed.shrink())": (
         "halay.distributed.shrink(), too"
     ),
     "halay_comm_shrink; in Python ": "",
     "pass HALAY_IN_PLACE as input instead": "give one tensor as both, or two that do not overlap",
+}
+_NAMES = {
     "halay_comm_shrink": "halay.distributed.shrink()",
     "halay_comm_agree": "halay.distributed.agree()",
-    "halay_init()": "init()",
-    "halay_finalize()": "shutdown()",
+    "halay_init": "init()",
+    "halay_finalize": "shutdown()",
 }
-_ALSO = {"halay_init": "init()", "halay_finalize": "shutdown()"}
+# Not in what the program has named: a tensor, which is quoted, or a file.
+_CALL = re.compile(r"(?<![\w.'/-])(halay_[a-z_]+)(?:\(\))?(?![\w'/-]|\.\w)")
 
 
 def _in_python(text: str) -> str:
@@ -206,10 +209,10 @@ def _in_python(text: str) -> str:
         text = text.replace(in_c, here)
 
     def renamed(found: re.Match[str]) -> str:
-        name = found[0]
-        return _ALSO.get(name, name[6:] if hasattr(lib, name) else name)
+        name = found[1]
+        return _NAMES.get(name, found[0][6:] if hasattr(lib, name) else found[0])
 
-    return re.sub(r"\bhalay_[a-z_]+\b", renamed, text)
+    return _CALL.sub(renamed, text)
 
 
 def error(

@@ -168,7 +168,8 @@ def _has_own_form(optimizer: Any) -> bool:
     one."""
     classes = [one for one in type(optimizer).__mro__ if one is not torch.optim.Optimizer]
     own = [vars(one).get(name) for one in classes for name in ("state_dict", "load_state_dict")]
-    return any(one and not getattr(one, "__module__", "").startswith("halay.") for one in own)
+    modules = [getattr(one, "__module__", None) or "" for one in own if one]
+    return any(not module.startswith("halay.") for module in modules)
 
 
 def _keeps_state(optimizer: Any) -> bool:

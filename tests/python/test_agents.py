@@ -103,6 +103,19 @@ def test_results(said):
     assert sorted(what.rank for what in heard if what.kind == RETURNED) == [0, 1, 2]
 
 
+def test_is_closed_where_a_script_in_the_background_ignores_sigint(said):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with (
+            Head(1, host="127.0.0.1", elastic_timeout_s=LATE_S, say=print) as head,
+            Agent(head.contact, orders(wait_for_ever), name="one") as agent,
+        ):
+            said(agent, MET)
+        assert agent._halayrun.status == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_raises_and_is_started_again(said):
     with (
         Head(

@@ -42,6 +42,13 @@ def test_texts_name_calls_of_python():
     assert text == "it (halay.distributed.shrink() or halayrun --min-np)"
 
 
+def test_names_of_the_program_stay():
+    own = "tensor 'allreduce.halay_allreduce' of /home/u/halay_barrier/train.py:3, halay_init.py:4"
+    text = f"{own} (halay_reduce(), then halay_finalize())"
+    expected = f"{own} (reduce(), then shutdown())"
+    assert str(verdict_error(lib.HALAY_EINVAL, text)) == expected
+
+
 def texts_of_the_library():
     """The literals of its sources in which a function stands, joined as the compiler does."""
     root = Path(__file__).parents[2]

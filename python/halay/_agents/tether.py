@@ -17,6 +17,7 @@ from typing import Any
 _TIE = (
     "import ctypes, os, signal, sys\n"
     "ctypes.CDLL(None).prctl(1, signal.SIGKILL)\n"  # PR_SET_PDEATHSIG
+    "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"  # which a script in the background ignores
     "os.getppid() == int(sys.argv[1]) and os.execv(sys.argv[2], sys.argv[2:])\n"
 )
 
