@@ -36,6 +36,17 @@ for n in 2 3; do
 done
 run "$HALAYRUN" -np $((have + 1)) sh tell.sh
 free $((have + 1)) "$mine"
+threads() { # expected, ranks, options: OpenMP's threads of each rank
+    local n=$2 expected=$1
+    run "$HALAYRUN" -np "$n" "${@:3}" sh -c 'echo "threads ${OMP_NUM_THREADS:-as many}"'
+    [ "$(grep -cx "threads $expected" out)" = "$n" ] || fail "$n ranks $*: $(cat out)"
+}
+unset OMP_NUM_THREADS
+threads 1 $((have + 1))
+threads 3 $((have + 1)) -x OMP_NUM_THREADS=3
+threads "as many" $((have + 1)) --bind none
+threads "as many" "$have"
+OMP_NUM_THREADS=2 threads 2 $((have + 1))
 run "$HALAYRUN" -np 1 sh tell.sh
 free 1 "$mine"
 run "$HALAYRUN" --bind none -np 2 sh tell.sh

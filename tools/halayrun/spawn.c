@@ -179,6 +179,13 @@ int hly_env_set_deadline(char ***env, int seconds)
     return hly_env_set(env, assignment);
 }
 
+/* Ranks that are more than the processors, and not bound: one thread each. OpenMP's default, and
+ * PyTorch's, would be as many as processors in each of them. */
+static int are_crowded(const struct hly_options *o, const struct hly_binding *b)
+{
+    return o->bind && !b->nshares && b->ncpus && o->nlocal > b->ncpus;
+}
+
 char **hly_env_create(const struct hly_options *options, const struct hly_binding *binding)
 {
     char **env = hly_env_copy(environ), size[48], cpus[48];
@@ -199,6 +206,8 @@ char **hly_env_create(const struct hly_options *options, const struct hly_bindin
     rc |= options->least || options->agent || options->agents >= 0 ? 0 : hly_env_set(&env, size);
     rc |= set_secret(&env, options);
     rc |= binding->nshares ? hly_env_set(&env, cpus) : 0;
+    if (are_crowded(options, binding) && !getenv("OMP_NUM_THREADS"))
+        rc |= hly_env_set(&env, "OMP_NUM_THREADS=1");
     for (int i = 0; i < options->nenv; i++)
         rc |= strchr(options->env[i], '=') ? hly_env_set(&env, options->env[i]) : 0;
     rc |= options->least ? hly_env_set_deadline(&env, options->elastic_timeout_s) : 0;
