@@ -15,7 +15,6 @@ BEHIND = {
     "test_send_recv_any_source_autograd_profiler": "recv from any source",
     "test_send_recv_any_source_torch_profiler": "recv from any source",
     "test_monitored_barrier_gloo": "torch refuses it",
-    "test_monitored_barrier_gloo_rank_0_timeout": "its error has Gloo's words",
     "test_monitored_barrier_gloo_subgroup": "torch refuses it",
     "test_monitored_barrier_failure_order": "torch refuses it",
     "test_monitored_barrier_wait_all_ranks": "torch refuses it",

@@ -20,6 +20,7 @@ from torch.distributed.constants import default_pg_timeout
 
 from .. import _tensors
 from .._core import deadline_s, ffi, interrupted, lib, refuse_in_handler
+from ..errors import HalayTimeout
 from . import _job
 from ._callbacks import here
 from ._oneself import Oneself
@@ -641,6 +642,9 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
             self.set_timeout(timeout)
         try:
             self.barrier().wait()
+        except HalayTimeout as late:  # it begins with the words of Gloo's, which programs look for
+            late.args = (f"Rank {self.rank()} timed out in monitoredBarrier: {late}",)
+            raise
         finally:
             self.set_timeout(before)
 
