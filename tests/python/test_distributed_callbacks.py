@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls that callbacks of futures make, works that nobody has, and errors at the end of a work."""
 
+import copy
 import datetime
 import gc
 import random
@@ -13,6 +14,7 @@ import torch.distributed as dist
 from distributed_job import well
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
+from torch.distributed.algorithms.model_averaging import averagers
 from torch.nn.parallel import DistributedDataParallel
 
 from halay.distributed import _job, _tensors
@@ -471,6 +473,72 @@ def rank_hooks(times):
                     assert abs(loss - wanted) < near * wanted, (name, widths, unused, loss, wanted)
 
 
+START, PERIOD, STEPS = 3, 4, 14  # of PostLocalSGD: when ranks go apart, and meet
+
+
+def batch_of(step, rank, inputs):
+    rows, generator = 4 * dist.get_world_size(), torch.Generator().manual_seed(step)
+    x = torch.randn(rows, inputs, generator=generator)
+    return x[4 * rank : 4 * rank + 4]
+
+
+def local_sgd(widths, halves):
+    """The parameters after steps of which the later ones reduce in this rank's group alone."""
+    from torch.distributed.optim import PostLocalSGDOptimizer  # which takes seconds
+
+    rank = dist.get_rank()
+    torch.manual_seed(3)
+    net = Net(widths)
+    net.unused.requires_grad_(False)
+    wrapped = DistributedDataParallel(net, bucket_cap_mb=1e-5)
+    state = post_localSGD_hook.PostLocalSGDState(None, halves[rank % 2], START)
+    wrapped.register_comm_hook(state, post_localSGD_hook.post_localSGD_hook)
+    averager = averagers.PeriodicModelAverager(period=PERIOD, warmup_steps=START)
+    inner = torch.optim.SGD((p for p in net.parameters() if p.requires_grad), lr=0.1)
+    optimizer = PostLocalSGDOptimizer(inner, averager)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        wrapped(batch_of(step, rank, widths[0])).square().mean().backward()
+        optimizer.step()
+    return torch.cat([p.detach().reshape(-1) for p in net.parameters()])
+
+
+def local_sgd_alone(widths, of_rank):
+    """The same of one rank, by a process that has the models of all."""
+    size = dist.get_world_size()
+    torch.manual_seed(3)
+    first = Net(widths)
+    nets = [copy.deepcopy(first) for _ in range(size)]
+    for step in range(STEPS):
+        for rank, net in enumerate(nets):
+            net.zero_grad()
+            net(batch_of(step, rank, widths[0])).square().mean().backward()
+        for layers in zip(*(net.layers.parameters() for net in nets)):
+            grads = torch.stack([p.grad for p in layers])
+            for rank, p in enumerate(layers):
+                ours = grads if step < START else grads[rank % 2 :: 2]
+                p.data -= 0.1 * ours.mean(0)
+            if step >= START and (step - START) % PERIOD == 0:
+                mean = torch.stack([p.data for p in layers]).mean(0)
+                for p in layers:
+                    p.data.copy_(mean)
+    return torch.cat([p.detach().reshape(-1) for p in nets[of_rank].parameters()])
+
+
+def rank_local_sgd(times):
+    size = dist.get_world_size()
+    halves = [dist.new_group(list(range(half, size, 2))) for half in range(2)]
+    for _ in range(times):
+        for widths in ([12] * 7, [12, 40, 12, 7, 30, 12]):
+            mine = local_sgd(widths, halves)
+            torch.testing.assert_close(mine, local_sgd_alone(widths, dist.get_rank()))
+            all_of_them = [torch.empty_like(mine) for _ in range(size)]
+            dist.all_gather(all_of_them, mine)
+            for rank, theirs in enumerate(all_of_them):
+                assert torch.equal(theirs, all_of_them[rank % 2])
+            assert not torch.equal(*all_of_them[:2])  # they have gone apart since they met
+
+
 BODIES = [rank_order, rank_chains, rank_collected, rank_many, rank_finish, rank_never]
 
 
@@ -493,6 +561,11 @@ LONG = [pytest.param(50, nranks, marks=pytest.mark.long) for nranks in (2, 3, 4)
 @pytest.mark.parametrize("times, nranks", [(1, 2), (1, 3), *LONG])
 def test_hooks(tmp_path, times, nranks):
     well(tmp_path, nranks, rank_hooks, times, timeout=180 if times == 1 else 7200)
+
+
+@pytest.mark.parametrize("times, nranks", [(1, 2), *LONG])
+def test_local_sgd(tmp_path, times, nranks):
+    well(tmp_path, nranks, rank_local_sgd, times, timeout=180 if times == 1 else 7200)
 
 
 @pytest.mark.long
