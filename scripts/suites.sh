@@ -41,11 +41,13 @@ ctests() {
     suite "${folder##*/}: $labels" "$results/${folder##*/}-$1.xml"
 }
 
-pytests() { # NAME ARGUMENT...
-    local pytest=("$python" -m pytest -q -p no:cacheprovider -m "$($all || echo "not long")" -o junit_logging=all -o junit_log_passing_tests=false)
+# pytests NAME ARGUMENT...: whole files beside one another, as many as there are processors, at most four.
+pytests() {
+    local beside pytest=("$python" -m pytest -q -p no:cacheprovider -m "$($all || echo "not long")" -o junit_logging=all -o junit_log_passing_tests=false)
     need_build || return
+    beside=$(($(nproc) < 4 ? $(nproc) : 4))
     single=(env "SAMPLE=" timeout -k 20 600 "${pytest[@]}" "{}")
-    runner=(timeout -k 20 1800 "${pytest[@]}" --junitxml "$results/$1.xml" "${@:2}")
+    runner=(timeout -k 20 1800 "${pytest[@]}" -n $beside --dist loadfile --junitxml "$results/$1.xml" "${@:2}")
     suite "$1" "$results/$1.xml"
 }
 

@@ -85,7 +85,7 @@ def test_one_stops_in_the_meeting(tmp_path, method, rank):
 
 @pytest.mark.parametrize(
     "events, how",
-    [(30, "--slots 6 --pause 0.05"), pytest.param(1000, "", marks=pytest.mark.long)],
+    [(15, "--slots 6 --pause 0.05"), pytest.param(1000, "", marks=pytest.mark.long)],
 )
 def test_random_events(tmp_path, events, how):
     """tests/chaos/elastic.py judges each commit."""
