@@ -47,7 +47,7 @@ pytests() {
     need_build || return
     beside=$(($(nproc) < 4 ? $(nproc) : 4))
     single=(env "SAMPLE=" timeout -k 20 600 "${pytest[@]}" "{}")
-    runner=(timeout -k 20 1800 "${pytest[@]}" -n $beside --dist loadfile --junitxml "$results/$1.xml" "${@:2}")
+    runner=(timeout -k 20 1800 "${pytest[@]}" -n "$beside" --dist loadfile --junitxml "$results/$1.xml" "${@:2}")
     suite "$1" "$results/$1.xml"
 }
 

@@ -14,9 +14,9 @@ if(HALAY_TESTS)
   if(HALAY_SANITIZE)
     set(random_ranks 2) # ten times as slow
   else()
-    set(random_ranks 10)
+    set(random_ranks 6)
   endif()
-  foreach(part 1 2 3 4) # one process each, for the processors: 40 numbers of ranks together
+  foreach(part 1 2 3 4) # one process each, for the processors: 24 numbers of ranks together
     add_test(NAME proofs/random-${part}
       COMMAND halay-prove --max 1 --random ${random_ranks} --seed random)
     set_tests_properties(proofs/random-${part} PROPERTIES LABELS "proofs;sampled" TIMEOUT 600)
