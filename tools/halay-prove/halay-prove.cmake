@@ -16,7 +16,7 @@ if(HALAY_TESTS)
   else()
     set(random_ranks 6)
   endif()
-  foreach(part 1 2 3 4) # one process each, for the processors: 24 numbers of ranks together
+  foreach(part 1 2 3 4) # one process each, for the processors: 24 numbers of ranks together, half of them sampled
     add_test(NAME proofs/random-${part}
       COMMAND halay-prove --max 1 --random ${random_ranks} --seed random)
     set_tests_properties(proofs/random-${part} PROPERTIES LABELS "proofs;sampled" TIMEOUT 600)
