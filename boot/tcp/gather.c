@@ -148,8 +148,8 @@ static int gather(const struct gather *g, bool *left)
         return say_failed(g, code);
     if (request && (!p->test || !p->free)) {
         hly_boot_say(g->log, 0,
-                     "the program's allgather gave a request, but halay_boot_rank_t has no "
-                     "function %s: set it, or wait in allgather",
+                     "the program's allgather gave a request, but the program no "
+                     "function %s for it: set that, or wait in allgather",
                      p->test ? "free" : "test");
         *left = true;
         return HALAY_EINVAL;
