@@ -97,15 +97,18 @@ static int open_given(const struct hly_boot_log *log, const halay_boot_rank_t *g
 {
     struct hly_tcp_variables v;
     struct hly_boot_identity id;
-    int rc = hly_tcp_given(log, given, &v);
-    if (rc)
-        return rc;
+    const uint64_t end_ns = hly_boot_now_ns() + deadline_ns;
     self.heeds_fork = self.heeds_fork || !pthread_atfork(NULL, NULL, forked);
     if (!self.heeds_fork) {
         hly_boot_say(log, 0, "out of memory for the rendezvous");
         return HALAY_ENOMEM;
     }
-    rc = meet(log, &v, deadline_ns, info, &id);
+    int rc = hly_tcp_given(log, given, deadline_ns, &v);
+    const uint64_t now = hly_boot_now_ns();
+    if (!rc)
+        rc = meet(log, &v, now < end_ns ? end_ns - now : 1, info, &id);
+    if (v.door_fd >= 0)
+        close(v.door_fd);
     explicit_bzero(&v, sizeof v);
     if (rc)
         return rc;

@@ -199,9 +199,10 @@ static int find(struct hly_tcp *tcp, struct hly_boot_greeting *greeting, int *po
     hly_boot_say(tcp->log, 0,
                  "rank %d found no rendezvous of rank 0 at '%.100s', ports %d to %d, within %.1f s "
                  "(last: %s): is rank 0 running and has it called halay_init, is the address that "
-                 "of its host, and are these ports open? HALAY_RENDEZVOUS=host:port names another",
+                 "of its host, and are these ports open?%s",
                  v->rank, v->address, v->ports[0], v->ports[v->nports - 1],
-                 (double)(tcp->end_ns - tcp->begin_ns) / 1e9, why);
+                 (double)(tcp->end_ns - tcp->begin_ns) / 1e9, why,
+                 v->given ? "" : " HALAY_RENDEZVOUS=host:port names another");
     return -1;
 }
 

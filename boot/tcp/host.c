@@ -218,10 +218,11 @@ static void give_up(struct host *h)
     list_missing(h, missing, sizeof missing);
     h->missing = true;
     fail(h,
-         "%d of the %d ranks did not come to the rendezvous of rank 0 (%s port %d, MASTER_ADDR or "
-         "HALAY_RENDEZVOUS is '%.80s') within %.1f s: rank %s; are they running, have they called "
+         "%d of the %d ranks did not come to the rendezvous of rank 0 (%s port %d, %s is "
+         "'%.80s') within %.1f s: rank %s; are they running, have they called "
          "halay_init, and do they reach this host? (see HALAY_START_DEADLINE)%s",
-         tcp->v->nranks - h->came, tcp->v->nranks, tcp->self.host, h->port, tcp->v->address,
+         tcp->v->nranks - h->came, tcp->v->nranks, tcp->self.host, h->port,
+         tcp->v->given ? "its address" : "MASTER_ADDR or HALAY_RENDEZVOUS", tcp->v->address,
          (double)(hly_boot_now_ns() - tcp->begin_ns) / 1e9, missing, h->reception.note);
 }
 
@@ -288,6 +289,8 @@ static int open_door(struct host *h, struct hly_boot_identity *id)
 {
     const struct hly_tcp_variables *v = h->tcp->v;
     int *listen_fd = &h->reception.listen_fd, error = 0;
+    *listen_fd = v->door_fd;
+    h->port = v->port;
     for (int k = 0; k < v->nports && *listen_fd < 0; k++) {
         h->port = v->ports[k];
         *listen_fd = hly_tcp_door_open(&h->door, h->port);
@@ -337,7 +340,8 @@ static int hold(struct host *h, struct hly_boot_identity *id)
     rc = serve(h);
 out:
     hly_boot_reception_close(&h->reception);
-    close(h->reception.listen_fd);
+    if (h->reception.listen_fd != h->tcp->v->door_fd)
+        close(h->reception.listen_fd);
     if (lifted)
         setrlimit(RLIMIT_NOFILE, &old);
     return rc;

@@ -25,6 +25,8 @@ struct hly_tcp_variables {
     char rank_text[16], port_text[8];
     int port, ports[HLY_TCP_PORTS], nports;
     int rank, nranks;
+    bool given;  /* by the program, not by variables */
+    int door_fd; /* where rank 0 listens for the others by now, at `port`; -1: nowhere */
     struct hly_boot_key key;
 };
 
@@ -40,9 +42,13 @@ struct hly_tcp {
 int hly_tcp_announced(int *announced);
 /* Reads and checks the variables. HALAY_EBOOT, logged with variable and remedy. */
 int hly_tcp_variables(const struct hly_boot_log *log, struct hly_tcp_variables *v);
-/* The same of what a program says instead. */
+/* The same of what a program says instead, by its allgather if there is one. v->door_fd is the
+ * caller's, also where this fails. */
 int hly_tcp_given(const struct hly_boot_log *log, const halay_boot_rank_t *given,
-                  struct hly_tcp_variables *v);
+                  uint64_t deadline_ns, struct hly_tcp_variables *v);
+/* Asks the program's allgather where rank 0 is: v's address, port, secret and door_fd. Logged. */
+int hly_tcp_gather(const struct hly_boot_log *log, const halay_boot_rank_t *given,
+                   uint64_t deadline_ns, struct hly_tcp_variables *v);
 
 /* Where rank 0 listens for the rendezvous: on loopback if its address is that, else everywhere. */
 struct hly_tcp_door {

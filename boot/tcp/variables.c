@@ -113,6 +113,7 @@ int hly_tcp_variables(const struct hly_boot_log *log, struct hly_tcp_variables *
     const char *run = value_of("TORCHELASTIC_RUN_ID");
     const char *restart = value_of("TORCHELASTIC_RESTART_COUNT");
     memset(v, 0, sizeof *v);
+    v->door_fd = -1;
     int rc = who_am_i(log, v);
     if (!rc && v->nranks > 1)
         rc = where_is_it(log, v);
@@ -129,29 +130,40 @@ int hly_tcp_variables(const struct hly_boot_log *log, struct hly_tcp_variables *
     return HALAY_OK;
 }
 
-int hly_tcp_given(const struct hly_boot_log *log, const halay_boot_rank_t *given,
-                  struct hly_tcp_variables *v)
+int hly_tcp_given(const struct hly_boot_log *log, const halay_boot_rank_t *from,
+                  uint64_t deadline_ns, struct hly_tcp_variables *v)
 {
+    const size_t least = offsetof(halay_boot_rank_t, allgather);
+    halay_boot_rank_t given = {0};
     memset(v, 0, sizeof *v);
-    if (given->size < sizeof *given || given->nranks < 1 || given->nranks > HLY_BOOT_RANKS_MAX ||
-        given->rank < 0 || given->rank >= given->nranks || !given->address ||
-        !hly_boot_split(given->address, v->address, &v->port)) {
+    v->door_fd = -1;
+    if (from->size >= least) /* of an older program it is shorter */
+        memcpy(&given, from, from->size < sizeof given ? from->size : sizeof given);
+    const bool fits = given.nranks >= 1 && given.nranks <= HLY_BOOT_RANKS_MAX;
+    const bool is_rank = fits && given.rank >= 0 && given.rank < given.nranks;
+    if (given.allgather
+            ? !fits
+            : !is_rank || !given.address || !hly_boot_split(given.address, v->address, &v->port)) {
         hly_boot_say(
             log, 0,
             "rank %d of %d at '%.80s' cannot be: the program gives halay_init a rank below "
-            "the number of ranks, which is at most %d, and rank 0's host:port",
-            given->rank, given->nranks, given->address ? given->address : "", HLY_BOOT_RANKS_MAX);
+            "the number of ranks, which is at most %d, and rank 0's host:port or an allgather",
+            given.rank, given.nranks, given.address ? given.address : "", HLY_BOOT_RANKS_MAX);
         return HALAY_EINVAL;
     }
-    v->rank = given->rank;
-    v->nranks = given->nranks;
+    v->given = true;
+    v->rank = given.rank;
+    v->nranks = given.nranks;
+    v->key.has_secret = given.secret ? hly_boot_secret_of(given.secret, v->key.secret)
+                                     : hly_boot_secret(v->key.secret);
+    const int rc = given.allgather ? hly_tcp_gather(log, &given, deadline_ns, v) : HALAY_OK;
+    if (rc)
+        return rc;
     v->ports[0] = v->port;
     v->nports = 1;
     snprintf(v->rank_text, sizeof v->rank_text, "%d", v->rank);
     snprintf(v->port_text, sizeof v->port_text, "%d", v->port);
     const char *key[2] = {"halay tcp, given", v->port_text};
     hly_boot_hash(key, 2, v->key.job);
-    v->key.has_secret = given->secret ? hly_boot_secret_of(given->secret, v->key.secret)
-                                      : hly_boot_secret(v->key.secret);
     return HALAY_OK;
 }

@@ -87,13 +87,26 @@ typedef struct halay_boot_info {
 /*
  * Who this process is, where no launcher says so: `boot_arg` of a halay_config_t whose `boot` is
  * NULL. All ranks meet at rank 0 in each halay_init(), so a process may be another rank the next
- * time.
+ * time. Where rank 0 is, `address` says; or an allgather of the program's, which then is called
+ * once by each rank, and by the same thread as its test and free.
  */
 typedef struct halay_boot_rank {
     size_t size; /* of this struct */
     int rank, nranks;
     const char *address; /* of rank 0, "host:port"; nobody else listens there */
-    const char *secret;  /* which only the ranks know; NULL: HALAY_SECRET, where that is set */
+    const char *secret;  /* which only the ranks know; NULL: HALAY_SECRET, where that is set; else,
+                            with an allgather, one that rank 0 draws and the allgather carries */
+    /*
+     * Brings the `bytes` at in of each rank, as many on all, to out, in the order of ranks. 0: it
+     * is done, or has begun and *request (NULL before) is its own; else it has failed.
+     */
+    int (*allgather)(void *context, const void *in, void *out, size_t bytes, void **request);
+    /* 1: it is done; 0: not yet; negative: it has failed. Does not block. */
+    int (*test)(void *request);
+    /* Ends the request, done or not. Does not block. 1: it may still use in and out, which are then
+     * never freed; else 0. */
+    int (*free)(void *request);
+    void *context; /* of allgather */
 } halay_boot_rank_t;
 
 typedef struct halay_boot halay_boot_t; /* whatever the bootstrap makes of it */

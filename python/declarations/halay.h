@@ -99,6 +99,10 @@ typedef struct halay_boot_rank {
     int rank, nranks;
     const char *address;
     const char *secret;
+    int (*allgather)(void *context, const void *in, void *out, size_t bytes, void **request);
+    int (*test)(void *request);
+    int (*free)(void *request);
+    void *context;
 } halay_boot_rank_t;
 
 int halay_init(const halay_config_t *config, halay_context_t **context);

@@ -7,9 +7,10 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Callable
 
 from . import _session
+from ._core import Place
 from ._process_sets import ProcessSet, add_process_set
 
 
@@ -31,12 +32,24 @@ def _refuse_part_of_the_job(comm: Any) -> None:
 _process_sets: Sequence[ProcessSet] | str | None = None
 
 
-def init(comm: object = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
+def init(
+    comm: object = None,
+    process_sets: Sequence[ProcessSet] | str | None = None,
+    *,
+    allgather: Callable[[bytes], Sequence[bytes]] | None = None,
+    rank: int | None = None,
+    size: int | None = None,
+) -> None:
     """Joins the job that the launcher started; alone, a job of one rank. Again: does nothing.
 
     process_sets: those to be made at once, the same on all ranks; "dynamic" changes nothing, for
     hvd.add_process_set() may be called always.
+    allgather: the program's own, with the rank and size that it goes by, where no launcher says
+    them: it gives the bytes of all ranks, in their order, as mpi4py's comm.allgather does. It is
+    called once, by a thread of its own.
     """
+    if (allgather is None) != (rank is None) or (allgather is None) != (size is None):
+        raise ValueError("init(allgather=..., rank=..., size=...): give all three, or none of them")
     if isinstance(process_sets, str) and process_sets != "dynamic":
         raise ValueError(f'process_sets={process_sets!r}: give a list of ProcessSet or "dynamic"')
     wanted = [] if process_sets is None or isinstance(process_sets, str) else process_sets
@@ -46,7 +59,11 @@ def init(comm: object = None, process_sets: Sequence[ProcessSet] | str | None = 
             raise ValueError(f"process_sets: the ranks {one} are there twice")
     global _process_sets
     begun = _session.is_initialized()
-    _session.init()
+    if allgather is None or rank is None or size is None:
+        _session.init()
+    else:
+        with _session.as_rank(Place(rank, size, "", "", allgather=allgather)):
+            _session.init()
     _refuse_part_of_the_job(comm)
     if begun:
         return

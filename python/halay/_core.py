@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, Callable, NamedTuple
@@ -250,6 +250,50 @@ class Place(NamedTuple):
     address: str
     secret: str
     deadline_ns: int = 0  # of the meeting, and of calls; 0: the library's settings
+    allgather: Callable[[bytes], Sequence[bytes]] | None = None  # says the address instead
+
+
+class _Gathering:
+    """A program's allgather, called once, by a thread of its own: so it may block, and the start
+    has its deadline all the same."""
+
+    def __init__(self, place: Place) -> None:
+        self._call, self._size = place.allgather, place.size
+        self.failure: BaseException | None = None
+        self._answer: bytes | None = None
+        self.begin = ffi.callback(
+            "int(void *, const void *, void *, size_t, void **)", self._begin, error=1
+        )
+        self.test = ffi.callback("int(void *)", self._test, error=-1)
+        self.free = ffi.callback("int(void *)", lambda _: 0)
+
+    def _begin(self, _: Any, given: Any, out: Any, count: int, request: Any) -> int:
+        record, self._out = bytes(ffi.buffer(given, count)), out
+        request[0] = given  # any but NULL
+        threading.Thread(
+            target=self._gather, args=(record,), name="halay allgather", daemon=True
+        ).start()
+        return 0
+
+    def _gather(self, record: bytes) -> None:
+        try:
+            assert self._call is not None
+            parts = [bytes(part) for part in self._call(record)]
+            if [len(part) for part in parts] != [len(record)] * self._size:
+                raise ValueError(
+                    f"allgather gave {len(parts)} parts of {sorted({*map(len, parts)})} bytes: it "
+                    f"has to give those of all {self._size} ranks, each {len(record)} bytes long"
+                )
+            self._answer = b"".join(parts)
+        except BaseException as failure:
+            self.failure = failure
+
+    def _test(self, _: Any) -> int:
+        """In the thread that has begun, which also ends it: nobody writes to out behind its end."""
+        if self._answer is None:
+            return 0 if self.failure is None else -1
+        ffi.memmove(self._out, self._answer, len(self._answer))
+        return 1
 
 
 def make_context(place: Place | None = None, share: bool = False) -> Any:
@@ -258,6 +302,7 @@ def make_context(place: Place | None = None, share: bool = False) -> Any:
     share: one that another library of this process has made (libhalay_mpi), if there is one.
     """
     text, words = ffi.new("char[]", TEXT_BYTES), []
+    gathering: _Gathering | None = None
     config = ffi.new("halay_config_t *")
     config.size = ffi.sizeof("halay_config_t")
     config.error, config.error_bytes = text, TEXT_BYTES
@@ -267,6 +312,12 @@ def make_context(place: Place | None = None, share: bool = False) -> Any:
         words = [given, *(ffi.new("char[]", word.encode()) for word in place[2:4])]
         given.address, given.secret = words[1:]
         config.boot_arg, config.deadline_ns = given, place.deadline_ns
+        if place.allgather is not None:
+            gathering = _Gathering(place)
+            given.address = given.secret = ffi.NULL
+            given.allgather, given.test = gathering.begin, gathering.test
+            given.free = gathering.free
+            words.append(gathering)
     context = ffi.new("halay_context_t **")
     init = lib.halay_init_shared if share else lib.halay_init
     held = (text, words)  # the call may go on when this one has ended
@@ -274,7 +325,7 @@ def make_context(place: Place | None = None, share: bool = False) -> Any:
         lambda: int(init(config, context)), lambda: held and lib.halay_finalize(context[0])
     )
     if code != 0:
-        raise error(code, text_of(text))
+        raise error(code, text_of(text)) from (gathering.failure if gathering else None)
     if _ask != ffi.NULL:
         lib.halay_local_on_wait(context[0], _ask, ffi.NULL)
     return context[0]

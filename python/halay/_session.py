@@ -638,6 +638,17 @@ def stand(place: Place | None) -> None:
     _told = place
 
 
+@contextlib.contextmanager
+def as_rank(place: Place) -> Iterator[None]:
+    """As stand(), for the init() in the with statement only."""
+    before = _told
+    stand(place)
+    try:
+        yield
+    finally:
+        stand(before)
+
+
 def standing() -> Place | None:
     """What stand() was told last."""
     return _told

@@ -78,17 +78,17 @@ static int open_boot(halay_context_t *ctx, void *arg, bool own, struct failure *
     return rc;
 }
 
-/* A PMIx job of fewer ranks than a launcher has started is none of its. */
-static int compare(halay_context_t *ctx, const struct hly_launcher *found, struct failure *why)
+/* A job of fewer ranks than a launcher has started is none of its. by: who knows the job. */
+static int compare(halay_context_t *ctx, const char *by, const char *remedy, struct failure *why)
 {
     int most;
     const char *other = hly_launcher_denies_here(ctx->info.nranks, &most);
     if (!other)
         return HALAY_OK;
     snprintf(why->text, sizeof(why->text),
-             "PMIx knows a job of %d rank%s, but %s says that there are %d. To go on with fewer "
-             "would be silently wrong, so this stops; %s, or set HALAY_LAUNCHER=none to run alone",
-             ctx->info.nranks, ctx->info.nranks == 1 ? "" : "s", other, most, found->remedy);
+             "%s knows a job of %d rank%s, but %s says that there are %d. To go on with fewer "
+             "would be silently wrong, so this stops; %s",
+             by, ctx->info.nranks, ctx->info.nranks == 1 ? "" : "s", other, most, remedy);
     ctx->boot_ops->close(ctx->boot);
     ctx->boot = NULL;
     return HALAY_EBOOT;
@@ -131,23 +131,38 @@ static int join_job(halay_context_t *ctx, const struct hly_launcher *found, stru
         return not_found(found, reason, why);
     }
     const int rc = open_boot(ctx, NULL, false, why);
-    return rc || strcmp(found->plugin, "pmix") ? rc : compare(ctx, found, why);
+    if (rc || strcmp(found->plugin, "pmix"))
+        return rc;
+    snprintf(reason, sizeof(reason), "%s, or set HALAY_LAUNCHER=none to run alone", found->remedy);
+    return compare(ctx, "PMIx", reason, why);
+}
+
+/* The program says which rank it is, by an address or by its allgather. */
+static int join_given(halay_context_t *ctx, halay_boot_rank_t *given, struct failure *why)
+{
+    const void *table;
+    const bool gathers = given->size > offsetof(halay_boot_rank_t, allgather) && given->allgather;
+    if (hly_plugin_load(ctx, "boot", "tcp", "halay_boot_v4_", &table, why->text, sizeof(why->text)))
+        return HALAY_EBOOT;
+    ctx->boot_ops = table;
+    const int rc = open_boot(ctx, given, false, why);
+    if (rc || !gathers)
+        return rc;
+    return compare(ctx, "the program's allgather",
+                   "hand over an allgather of all ranks, or set HALAY_LAUNCHER=none where these "
+                   "are meant to be a job of their own",
+                   why);
 }
 
 static int find_job(halay_context_t *ctx, const halay_config_t *config, struct failure *why)
 {
-    const void *table;
     hly_proc_host(ctx->info.host, sizeof(ctx->info.host));
     if (config->boot) {
         ctx->boot_ops = config->boot;
         return open_boot(ctx, config->boot_arg, true, why);
     }
-    if (config->boot_arg) {
-        const int rc = hly_plugin_load(ctx, "boot", "tcp", "halay_boot_v4_", &table, why->text,
-                                       sizeof(why->text));
-        ctx->boot_ops = rc ? NULL : table;
-        return rc ? HALAY_EBOOT : open_boot(ctx, config->boot_arg, false, why);
-    }
+    if (config->boot_arg)
+        return join_given(ctx, config->boot_arg, why);
     const struct hly_launcher found = hly_launcher_here();
     if (found.nranks != 1 || found.most)
         return join_job(ctx, &found, why);

@@ -23,7 +23,7 @@ struct hly_launcher {
 
 struct hly_launcher hly_launcher_find(hly_variable_fn get, void *arg);
 
-/* NULL, or the variable that announces more ranks than the `nranks` that PMIx knows, where none
+/* NULL, or the variable that announces more ranks than the `nranks` of the job, where none
  * announces as many; *most: how many. */
 const char *hly_launcher_denies(hly_variable_fn get, void *arg, int nranks, int *most);
 

@@ -59,7 +59,8 @@ static int free_port(void)
 static void prepare(struct rank *rank, int r, int n, int port, double seconds)
 {
     memset(rank, 0, sizeof *rank);
-    rank->v = (struct hly_tcp_variables){.ports = {port}, .nports = 1, .rank = r, .nranks = n};
+    rank->v = (struct hly_tcp_variables){
+        .door_fd = -1, .ports = {port}, .nports = 1, .rank = r, .nranks = n};
     strcpy(rank->v.address, "127.0.0.1");
     rank->tcp.log = &noisy;
     rank->tcp.listen_fd = -1;
