@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_waits.c - when the next notice is due, with a clock that the test sets; and the sentence,
- * in buffers of all sizes.
+ * test_waits.c - who is awaited and when the next notice is due, with a clock that the test sets;
+ * and the sentence, in buffers of all sizes.
  */
 #include <string.h>
 
@@ -47,6 +47,94 @@ static void notices_end(void)
         CHECK(hly_notices_give(&far, due), "%u: not given", far.given);
     }
     CHECK(far.given > 10 && !hly_notices_give(&far, UINT64_MAX - 1), "%u given", far.given);
+}
+
+/* ---------------------------------------------------------------- ranks */
+
+static void asked_and_answers(void)
+{
+    struct hly_waits w = {0};
+    uint64_t now = 100 * S;
+    hly_waits_begin(&w, now, S);
+    struct hly_awaited *a = hly_waits_add(&w, 3);
+    a->awaited = true;
+    MUST(a == hly_waits_find(&w, 3) && a == hly_waits_add(&w, 3) && !hly_waits_find(&w, 4));
+    MUST(hly_awaited_ask(a, now) && !hly_awaited_ask(a, now + 10 * S)); /* one open question */
+    MUST(!hly_awaited_is_silent(a, now + 399 * MS) && hly_awaited_is_silent(a, now + 400 * MS));
+    MUST(hly_waits_any_missing(&w, now + S) && !hly_awaited_is_behind(a, now + S));
+    hly_awaited_answers(a, false, 7, now += S);
+    MUST(hly_awaited_is_behind(a, now) && hly_awaited_is_missing(a, now) && a->calls == 7);
+    MUST(!hly_awaited_ask(a, now + 999 * MS) && hly_awaited_ask(a, now + S));
+    MUST(!hly_awaited_is_behind(a, now + 2 * S)); /* it may have made the call since */
+    hly_awaited_answers(a, true, 8, now += 2 * S);
+    MUST(!hly_awaited_is_behind(a, now) && !hly_waits_any_missing(&w, now));
+    MUST(hly_awaited_is_fresh(a, now + 2 * S) && !hly_awaited_is_fresh(a, now + 3 * S));
+    hly_awaited_reported(a, HLY_SEEN_BEHIND, 8, now); /* that was before */
+    MUST(!hly_waits_any_missing(&w, now));
+    hly_waits_begin(&w, now, S); /* another call */
+    MUST(!a->says && !hly_awaited_is_fresh(a, now) && hly_waits_find(&w, 3) == a);
+}
+
+static void others_report(void)
+{
+    struct hly_waits w = {0};
+    uint64_t now = 100 * S;
+    hly_waits_begin(&w, now, S);
+    struct hly_awaited *a = hly_waits_add(&w, 0);
+    hly_awaited_reported(a, HLY_SEEN_BEHIND, 5, now);
+    MUST(hly_awaited_is_behind(a, now) && hly_awaited_is_missing(a, now + 2999 * MS));
+    MUST(!hly_awaited_is_missing(a, now + 3 * S)); /* it was not repeated */
+    hly_awaited_reported(a, HLY_DOING_STOPPED, 0, now);
+    MUST(!hly_awaited_is_behind(a, now) && a->doing == HLY_DOING_STOPPED);
+    hly_awaited_reported(a, HLY_DOING_UNKNOWN, 0, now); /* by one who cannot look */
+    MUST(a->doing == HLY_DOING_STOPPED);
+    hly_awaited_answers(a, true, 1, now);
+    MUST(a->doing == HLY_DOING_UNKNOWN);
+}
+
+/* A stop counts from look to look, at most a second each; and anything else ends it. */
+static void is_stopped(void)
+{
+    struct hly_waits w = {0};
+    uint64_t now = 100 * S;
+    struct hly_awaited *a = hly_waits_add(&w, 1);
+    hly_awaited_see(a, HLY_DOING_STOPPED, now);
+    CHECK(a->stopped_ns == 0, "one look");
+    hly_awaited_see(a, HLY_DOING_STOPPED, now += S / 4);
+    CHECK(a->stopped_ns == S / 4, "two looks");
+    hly_awaited_see(a, HLY_DOING_STOPPED, now += 50 * S); /* this rank was stopped itself */
+    CHECK(a->stopped_ns == S / 4 + S, "a long time without a look");
+    hly_awaited_helped(a, HLY_DOING_SLEEPS, 77, now);
+    MUST(a->stopped_ns == 0 && a->pid == 77);
+}
+
+static void helpers_are_tried(void)
+{
+    struct hly_waits w = {0};
+    uint64_t now = 100 * S;
+    bool lost;
+    struct hly_awaited *a = hly_waits_add(&w, 1);
+    MUST(hly_awaited_ask_helper(a, now, &lost) && lost); /* there is none yet */
+    a->helper = (struct hly_helper){.rank = 3, .asked_ns = now};
+    MUST(!hly_awaited_ask_helper(a, now + 999 * MS, &lost));
+    MUST(hly_awaited_ask_helper(a, now + S, &lost) && lost); /* it is silent, too */
+    hly_awaited_helped(a, HLY_DOING_RUNS, 5, now);
+    MUST(hly_awaited_ask_helper(a, now, &lost) && !lost);
+}
+
+static void entries_end(void)
+{
+    struct hly_waits w = {0};
+    uint64_t now = 100 * S;
+    for (int rank = 0; rank < HLY_AWAITED_MOST; rank++)
+        hly_waits_add(&w, rank)->awaited = true;
+    MUST(!hly_waits_add(&w, HLY_AWAITED_MOST)); /* a bound */
+    hly_awaited_ask(hly_waits_find(&w, 0), now);
+    hly_awaited_answers(hly_waits_find(&w, 1), true, 1, now);
+    hly_waits_none(&w, now + S);
+    MUST(hly_waits_find(&w, 0) && hly_waits_find(&w, 1) && !hly_waits_find(&w, 2));
+    hly_waits_none(&w, now + 4 * S);
+    MUST(hly_waits_find(&w, 0) && !hly_waits_find(&w, 1)); /* whose question is open stays */
 }
 
 /* ---------------------------------------------------------------- text */
@@ -146,6 +234,11 @@ int main(void)
     notices_double();
     notices_are_missed();
     notices_end();
+    asked_and_answers();
+    others_report();
+    is_stopped();
+    helpers_are_tried();
+    entries_end();
     lists();
     small_buffers();
     whole_characters();
