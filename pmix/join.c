@@ -201,16 +201,14 @@ static void say_others(const struct joining *j, uint64_t now)
 static int fence_wait(struct joining *j, pmix_status_t *status)
 {
     struct hly_node *node = &j->node;
-    struct hly_notices notices = {hly_node_now_ns(), HLY_FIRST_NOTICE_NS, 0};
     for (;;) {
         uint64_t now = hly_node_now_ns();
         const bool lacks = hly_node_lacks(node);
         if (lacks && now >= (node->decide_ns ? node->decide_ns : node->end_ns))
             return give_up(node);
-        const bool due = hly_notices_give(&notices, now);
         if (lacks)
             hly_node_remind(node);
-        else if (due && speaks(j, now - node->begin_ns))
+        else if (hly_notices_give(&node->notices, now) && speaks(j, now - node->begin_ns))
             say_others(j, now);
         struct pollfd p[2] = {{.fd = j->call.event_fd, .events = POLLIN},
                               {.fd = node->watch_fd, .events = POLLIN}};
@@ -219,7 +217,7 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
             return HALAY_OK;
         uint64_t ms = (node->end_ns - now) / 1000000 + 1;
         int patience = hly_node_patience_ms(node);
-        const uint64_t notice_ms = (hly_notices_due_ns(&notices) - now) / 1000000;
+        const uint64_t notice_ms = (hly_notices_due_ns(&node->notices) - now) / 1000000;
         if (notice_ms < (uint64_t)patience)
             patience = (int)notice_ms + 1;
         if (poll(p, 2, ms < (uint64_t)patience ? (int)ms : patience) < 0 && errno != EINTR) {

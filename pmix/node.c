@@ -92,8 +92,6 @@ void hly_node_remind(struct hly_node *node)
     char text[HLY_NODE_TEXT];
     struct hly_line line = hly_line(text, sizeof text);
     int n = 0;
-    if (!node->notices.first_ns)
-        node->notices = (struct hly_notices){node->begin_ns, HLY_FIRST_NOTICE_NS, 0};
     if (!hly_notices_give(&node->notices, now))
         return;
     hly_absent_note(node);
@@ -174,6 +172,7 @@ void hly_node_init(struct hly_node *node)
 int hly_node_meet(struct hly_node *node)
 {
     assert(node->nlocal >= 1 && node->role == HLY_ROLE_NONE && node->watch_fd == -1);
+    node->notices = (struct hly_notices){node->begin_ns, HLY_FIRST_NOTICE_NS, 0};
     if (node->local[0] == node->rank)
         return hly_node_first_meet(node);
     return hly_node_member_meet(node);

@@ -163,21 +163,13 @@ static void examine(halay_comm_t *comm, const struct hly_patience *p, struct hly
 
 /* ---------------------------------------------------------------- notices */
 
-static const char *doing_text(uint8_t doing)
-{
-    switch (doing) {
-    case HLY_DOING_STOPPED:
-        return "is stopped (SIGSTOP, SIGTSTP or a debugger)";
-    case HLY_DOING_RUNS:
-        return "is not in Halay, and computes";
-    case HLY_DOING_SLEEPS:
-        return "is not in Halay, and sleeps";
-    case HLY_DOING_DISK:
-        return "is not in Halay, and waits for a disk or device";
-    default:
-        return "is not in Halay, or stopped, or cut off";
-    }
-}
+static const char *const doing_text[] = {
+    [HLY_DOING_UNKNOWN] = "is not in Halay, or stopped, or cut off",
+    [HLY_DOING_RUNS] = "is not in Halay, and computes",
+    [HLY_DOING_SLEEPS] = "is not in Halay, and sleeps",
+    [HLY_DOING_DISK] = "is not in Halay, and waits for a disk or device",
+    [HLY_DOING_STOPPED] = "is stopped (SIGSTOP, SIGTSTP or a debugger)",
+};
 
 static void name(halay_comm_t *comm, const struct hly_patience *p, const struct hly_awaited *a,
                  uint64_t now, struct hly_line *line)
@@ -193,7 +185,7 @@ static void name(halay_comm_t *comm, const struct hly_patience *p, const struct 
     const bool lost = comm->nnodes > 1 && !behind && !stopped && a->doing != HLY_DOING_UNKNOWN;
     hly_line_put(line, "%s on %s %s%s%s", who, v.host,
                  behind || stopped ? "" : "does not answer: it ",
-                 behind ? "has not made this call: it is in another one" : doing_text(a->doing),
+                 behind ? "has not made this call: it is in another one" : doing_text[a->doing],
                  lost ? ", or it is cut off" : "");
     if (a->pid)
         hly_line_put(line, ", pid %lld", (long long)a->pid);
@@ -315,7 +307,7 @@ static void tell_seen(const struct waiting *w, const struct hly_awaited *a)
         v.rank != (int)a->rank - 1 || a->doing == HLY_DOING_UNKNOWN ||
         hly_awaited_is_behind(a, w->now))
         return;
-    snprintf(v.detail, sizeof(v.detail), "%s: it %s", HLY_ABSENT_TEXT, doing_text(a->doing));
+    snprintf(v.detail, sizeof(v.detail), "%s: it %s", HLY_ABSENT_TEXT, doing_text[a->doing]);
     if (hly_verdict_better(&v, &f->verdict))
         hly_fault_raise(w->comm, w->call->sequence, &v);
 }

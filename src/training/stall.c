@@ -108,12 +108,6 @@ static struct hly_notices notices_of(const struct hlt_stall *stall, const struct
     return (struct hly_notices){tensor->submit_ns, stall->notice_ns, tensor->notices};
 }
 
-static uint64_t due_ns(const struct hlt_stall *stall, const struct hlt_tensor *tensor)
-{
-    const struct hly_notices notices = notices_of(stall, tensor);
-    return hly_notices_due_ns(&notices);
-}
-
 /* The list is walked once in a notice's time, and when one is due. */
 struct hlt_tensor *hlt_stall_due(halay_trainer_t *trainer)
 {
@@ -124,13 +118,16 @@ struct hlt_tensor *hlt_stall_due(halay_trainer_t *trainer)
     uint64_t now_ns = hlt_trainer_now_ns();
     if (now_ns < stall->check_ns)
         return NULL;
-    uint64_t next_ns = now_ns + stall->notice_ns;
+    uint64_t next_ns = now_ns + stall->notice_ns, due_ns = now_ns + 1;
     for (struct hlt_tensor *t = trainer->waiting.head; t; t = t->next) {
-        uint64_t t_ns = due_ns(stall, t);
-        if (t_ns <= now_ns && (!due || t_ns < due_ns(stall, due)))
+        const struct hly_notices notices = notices_of(stall, t);
+        const uint64_t t_ns = hly_notices_due_ns(&notices);
+        if (t_ns < due_ns) {
             due = t;
-        else if (t_ns > now_ns && t_ns < next_ns)
+            due_ns = t_ns;
+        } else if (t_ns > now_ns && t_ns < next_ns) {
             next_ns = t_ns;
+        }
     }
     if (!due)
         stall->check_ns = next_ns;
