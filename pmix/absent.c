@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 #include "../proc/proc.h"
 #include "absent.h"
 
-enum { ENVIRON_BYTES = 256 << 10, NAMED_MOST = 5 };
+enum { ENVIRON_BYTES = 256 << 10 };
 
 static int index_of(const struct hly_node *node, unsigned long rank)
 {
@@ -136,36 +135,14 @@ bool hly_absent_speaks(const struct hly_node *node)
 
 /* ---------------------------------------------------------------- text */
 
-__attribute__((format(printf, 4, 5))) static size_t add(char *text, size_t bytes, size_t at,
-                                                        const char *format, ...)
+void hly_absent_text(const struct hly_node *node, const struct hly_absent *all,
+                     struct hly_line *line)
 {
-    va_list ap;
-    va_start(ap, format);
-    int n = at < bytes ? vsnprintf(text + at, bytes - at, format, ap) : 0;
-    va_end(ap);
-    return at + (n > 0 ? (size_t)n : 0);
-}
-
-void hly_absent_text(const struct hly_node *node, const struct hly_absent *all, char *text,
-                     size_t bytes)
-{
-    int n = 0;
-    size_t at = 0;
-    text[0] = '\0';
-    for (int i = 0; i < node->nlocal; i++) {
-        const struct hly_absent *a = &all[i];
-        const char *where = a->entered ? "in halay_init" : "not in halay_init";
-        if (!a->missing || ++n > NAMED_MOST)
-            continue;
-        at = add(text, bytes, at, "%srank %u ", n > 1 ? ", " : "", node->local[i]);
-        if (a->pid)
-            at = add(text, bytes, at, "(pid %lld: %s; %s)", (long long)a->pid,
-                     hly_proc_doing(a->state), where);
-        else
-            at = add(text, bytes, at, "(no process of it is seen; %s)", where);
-    }
-    if (n > NAMED_MOST)
-        add(text, bytes, at, ", and %d more", n - NAMED_MOST);
+    for (int i = 0; i < node->nlocal; i++)
+        if (all[i].missing && hly_line_next(line, ", "))
+            hly_line_process(line, "rank", (int)node->local[i], all[i].pid,
+                             hly_proc_doing(all[i].state), all[i].entered);
+    hly_line_more(line, ", ");
 }
 
 void hly_absent_finish(struct hly_node *node)

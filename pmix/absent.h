@@ -9,6 +9,7 @@
 #ifndef HALAY_PMIX_ABSENT_H
 #define HALAY_PMIX_ABSENT_H
 
+#include "../src/waits/text.h"
 #include "node.h"
 
 struct hly_absent {
@@ -26,8 +27,8 @@ void hly_absent_note(struct hly_node *node);
 /* Looks at the node's ranks, in the order of node->local; to be freed. NULL: no memory. */
 struct hly_absent *hly_absent_look(const struct hly_node *node);
 /* "rank 0 (pid 7: stopped; not in halay_init), rank 3 (no process of it is seen)" */
-void hly_absent_text(const struct hly_node *node, const struct hly_absent *all, char *text,
-                     size_t bytes);
+void hly_absent_text(const struct hly_node *node, const struct hly_absent *all,
+                     struct hly_line *line);
 /* Is there one that may still come to this meeting, so that it is worth to wait? */
 bool hly_absent_may_come(const struct hly_node *node, const struct hly_absent *all);
 /* Is this the lowest of the node's ranks that are in halay_init? */

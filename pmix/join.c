@@ -27,7 +27,6 @@
 #include <hly_build.h>
 
 #define HEAR_NS   500000000ull
-#define NOTICE_NS 1000000000ull
 #define DEPUTY_NS 2900000000ull
 
 /* The last error that was logged, since the node's other ranks are told as well. */
@@ -186,11 +185,22 @@ static int give_up(struct hly_node *node)
     return HALAY_EBOOT;
 }
 
+static void say_others(const struct joining *j, uint64_t now)
+{
+    const struct hly_node *node = &j->node;
+    char text[400];
+    struct hly_line line = hly_line(text, sizeof text);
+    hly_line_waited(&line, now - node->begin_ns, "halay_init");
+    hly_line_put(&line, " for ranks of other nodes than %s: the launcher does not say which",
+                 node->host);
+    hly_line_until(&line, HLY_ENDS, node->end_ns, now);
+    hly_boot_say(j->log, 1, "%s", text);
+}
+
 /* The fence is over, or a rank of this node has left, or the deadline is: PMIX_ERR_TIMEOUT. */
 static int fence_wait(struct joining *j, pmix_status_t *status)
 {
     struct hly_node *node = &j->node;
-    uint64_t notice_ns = NOTICE_NS, at_ns = hly_node_now_ns() + notice_ns;
     for (;;) {
         uint64_t now = hly_node_now_ns();
         const bool lacks = hly_node_lacks(node);
@@ -198,15 +208,8 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
             return give_up(node);
         if (lacks)
             hly_node_remind(node);
-        else if (now >= at_ns && speaks(j, now - node->begin_ns))
-            hly_boot_say(j->log, 1,
-                         "halay_init has waited for %.1f s for ranks of other nodes than %s: the "
-                         "launcher does not say which",
-                         (double)(now - node->begin_ns) / 1e9, node->host);
-        if (now >= at_ns) {
-            at_ns = now + notice_ns;
-            notice_ns *= 2;
-        }
+        else if (hly_notices_give(&node->notices, now) && speaks(j, now - node->begin_ns))
+            say_others(j, now);
         struct pollfd p[2] = {{.fd = j->call.event_fd, .events = POLLIN},
                               {.fd = node->watch_fd, .events = POLLIN}};
         *status = PMIX_ERR_TIMEOUT;
@@ -214,8 +217,9 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
             return HALAY_OK;
         uint64_t ms = (node->end_ns - now) / 1000000 + 1;
         int patience = hly_node_patience_ms(node);
-        if ((at_ns - now) / 1000000 < (uint64_t)patience)
-            patience = (int)((at_ns - now) / 1000000) + 1;
+        const uint64_t notice_ms = (hly_notices_due_ns(&node->notices) - now) / 1000000;
+        if (notice_ms < (uint64_t)patience)
+            patience = (int)notice_ms + 1;
         if (poll(p, 2, ms < (uint64_t)patience ? (int)ms : patience) < 0 && errno != EINTR) {
             hly_boot_say(j->log, 0, "cannot wait for the other ranks: %s%s", strerror(errno),
                          hly_boot_remedy(errno));

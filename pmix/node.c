@@ -28,7 +28,6 @@
 enum { STRANGERS_MAX = 16, AT_ONCE = 64, TICK_MS = 100 };
 /* After a failure in the meeting, for ranks that are on their way to hear of it. */
 #define LINGER_NS 2000000000ull
-#define NOTICE_NS 1000000000ull
 #define SPARE_NS  1000000000ull
 #define SEEN_NS   1000000000ull /* between two looks at who is on the way */
 
@@ -90,35 +89,32 @@ void hly_node_word_init(const struct hly_node *node, enum hly_node_type type,
 void hly_node_remind(struct hly_node *node)
 {
     const uint64_t now = hly_node_now_ns();
-    char missing[HLY_NODE_TEXT - 160];
+    char text[HLY_NODE_TEXT];
+    struct hly_line line = hly_line(text, sizeof text);
     int n = 0;
-    if (!node->notice_ns) {
-        node->notice_ns = NOTICE_NS;
-        node->notice_at_ns = node->begin_ns + NOTICE_NS;
-    }
-    if (now < node->notice_at_ns)
+    if (!hly_notices_give(&node->notices, now))
         return;
-    node->notice_at_ns = now + node->notice_ns;
-    node->notice_ns *= 2;
     hly_absent_note(node);
     struct hly_absent *all = hly_absent_speaks(node) ? hly_absent_look(node) : NULL;
     if (!all)
         return;
     for (int i = 0; i < node->nlocal; i++)
         n += all[i].missing;
-    hly_absent_text(node, all, missing, sizeof missing);
+    hly_line_of_node(&line, now - node->begin_ns, n, node->nlocal, node->host);
+    hly_absent_text(node, all, &line);
     free(all);
-    hly_boot_say(node->log, 1,
-                 "halay_init has waited for %.1f s for %d of the %d ranks of node %s: %s",
-                 (double)(now - node->begin_ns) / 1e9, n, node->nlocal, node->host, missing);
+    hly_boot_say(node->log, 1, "%s", text);
 }
 
 void hly_node_missing(const struct hly_node *node, char text[HLY_NODE_TEXT])
 {
-    char missing[HLY_NODE_TEXT - 240] = "(out of memory)";
+    char missing[HLY_NODE_TEXT - 240];
+    struct hly_line line = hly_line(missing, sizeof missing);
     struct hly_absent *all = hly_absent_look(node);
     if (all)
-        hly_absent_text(node, all, missing, sizeof missing);
+        hly_absent_text(node, all, &line);
+    else
+        hly_line_put(&line, "(out of memory)");
     free(all);
     snprintf(
         text, HLY_NODE_TEXT,
@@ -176,6 +172,7 @@ void hly_node_init(struct hly_node *node)
 int hly_node_meet(struct hly_node *node)
 {
     assert(node->nlocal >= 1 && node->role == HLY_ROLE_NONE && node->watch_fd == -1);
+    node->notices = (struct hly_notices){node->begin_ns, HLY_FIRST_NOTICE_NS, 0};
     if (node->local[0] == node->rank)
         return hly_node_first_meet(node);
     return hly_node_member_meet(node);

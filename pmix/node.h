@@ -16,6 +16,7 @@
 
 #include "../boot/common/listen.h"
 #include "../boot/common/share.h"
+#include "../src/waits/waits.h"
 
 #define HLY_NODE_MAGIC 0x31444e59414c4148ull /* "HALAYND1" on a little-endian machine */
 
@@ -82,11 +83,11 @@ struct hly_node {
     uint64_t begin_ns, half_ns, end_ns; /* of the monotonic clock */
 
     enum hly_node_role role;
-    halay_address_t address; /* where this rank listens, */
-    int listen_fd;           /* which is the caller's to close */
-    int watch_fd;            /* readable: hly_node_step has something to do; or -1 */
-    bool *came;              /* absent.c: who was ever in halay_init */
-    uint64_t notice_at_ns, notice_ns;
+    halay_address_t address;    /* where this rank listens, */
+    int listen_fd;              /* which is the caller's to close */
+    int watch_fd;               /* readable: hly_node_step has something to do; or -1 */
+    bool *came;                 /* absent.c: who was ever in halay_init */
+    struct hly_notices notices; /* of who is missing; since begin_ns */
     /* of the first rank */
     int door_fd, nheard, nguests;
     bool closed; /* the list */

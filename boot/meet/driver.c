@@ -383,8 +383,8 @@ static int meet_progress(halay_launch_t *d)
     uint64_t next = d->expire_ns ? d->expire_ns : UINT64_MAX;
     if (d->decide_ns && d->decide_ns < next)
         next = d->decide_ns;
-    if (d->decide_ns && d->notice_at_ns < next)
-        next = d->notice_at_ns;
+    if (d->decide_ns && hly_notices_due_ns(&d->notices) < next)
+        next = hly_notices_due_ns(&d->notices);
     if (d->look_ns && d->look_ns < next)
         next = d->look_ns;
     return next > now ? (int)((next - now) / 1000000 < 60000 ? (next - now) / 1000000 + 1 : 60000)

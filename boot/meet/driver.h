@@ -6,6 +6,7 @@
 
 #include <halay/launch.h>
 
+#include "../../src/waits/waits.h"
 #include "../common/meet.h"
 #include "frame.h"
 
@@ -90,7 +91,7 @@ struct halay_launch {
     uint64_t decide_ns; /* when those that ask are to hear who is missing; 0: none asks but
                            newcomers */
     uint64_t expire_ns; /* when the first of these has waited long enough; 0: there are none */
-    uint64_t since_ns, notice_ns, notice_at_ns;
+    struct hly_notices notices;       /* since the first of those that ask does so */
     char refusals[HLY_REFUSALS][200]; /* texts of agents that have come last */
     unsigned nrefusals;
     uint64_t look_ns;          /* when to see which of those that are waited for are stopped */

@@ -15,11 +15,10 @@
 #include <sys/wait.h>
 
 #include "../../proc/proc.h"
+#include "../../src/waits/text.h"
 #include "driver.h"
 
 #define S 1000000000ull
-
-enum { NAMED_MOST = 4 };
 
 struct census {
     int asking;
@@ -96,11 +95,8 @@ void hly_driver_set_times(halay_launch_t *d)
         if (slot->state == HLY_SLOT_ASKING && (!*end || slot->end_ns < *end))
             *end = slot->end_ns;
     }
-    if (d->decide_ns && !before) {
-        d->since_ns = now;
-        d->notice_ns = S;
-        d->notice_at_ns = now + d->notice_ns;
-    }
+    if (d->decide_ns && !before)
+        d->notices = (struct hly_notices){now, HLY_FIRST_NOTICE_NS, 0};
 }
 
 /* ---------------------------------------------------------------- answers */
@@ -293,44 +289,28 @@ void hly_driver_consider(halay_launch_t *d)
 
 /* ---------------------------------------------------------------- who is missing */
 
-static void add(char *text, size_t bytes, size_t *at, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static void add(char *text, size_t bytes, size_t *at, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    const int more = vsnprintf(text + *at, bytes - *at, format, args);
-    va_end(args);
-    *at += more > 0 && (size_t)more < bytes - *at ? (size_t)more : 0;
-}
-
 /* "rank 0 (pid 7: stopped; not in halay_init), and 3 more"; or, where nobody is awaited, "only 1 of
  * the 2 that there must be: process 1 (...)". */
-static void name_missing(const halay_launch_t *d, char *text, size_t bytes)
+static void name_missing(const halay_launch_t *d, struct hly_line *line)
 {
     const struct census c = take_census(d, d->params.nranks);
-    int n = 0;
-    size_t at = 0;
-    text[0] = '\0';
     if (!c.waiting)
-        add(text, bytes, &at, "only %d of the %d that there must be", c.asking, d->params.least);
+        hly_line_put(line, "only %d of the %d that there must be", c.asking, d->params.least);
     for (int s = 0; s < d->params.nranks; s++) {
         struct hly_proc_stat stat;
         const struct hly_slot *slot = &d->slots[s];
-        if (!(c.waiting ? is_awaited(d, slot) : is_absent(slot)) || ++n > NAMED_MOST)
+        if (!(c.waiting ? is_awaited(d, slot) : is_absent(slot)))
+            continue;
+        if (!c.waiting && !line->named)
+            hly_line_put(line, ": ");
+        if (!hly_line_next(line, ", "))
             continue;
         const char *doing = slot->host[0]                     ? slot->host
                             : hly_proc_stat(slot->pid, &stat) ? hly_proc_doing(stat.state)
                                                               : "not seen";
-        add(text, bytes, &at, "%s%s %d (pid %lld: %s; not in halay_init)",
-            n > 1       ? ", "
-            : c.waiting ? ""
-                        : ": ",
-            is_static(d) ? "rank" : "process", s, (long long)slot->pid, doing);
+        hly_line_process(line, is_static(d) ? "rank" : "process", s, slot->pid, doing, false);
     }
-    if (n > NAMED_MOST)
-        add(text, bytes, &at, ", and %d more", n - NAMED_MOST);
+    hly_line_more(line, ", ");
 }
 
 /* A process that lives, and will not ask: its halay_init has failed before it could. */
@@ -389,9 +369,10 @@ static void give_up(halay_launch_t *d, uint64_t now)
     const bool wait = d->decide_ns || are_stopped(d);
     const uint64_t epoch = d->epoch;
     char missing[400];
+    struct hly_line line = hly_line(missing, sizeof missing);
     bool any = false;
     if (over && are_enough(d)) {
-        name_missing(d, missing, sizeof missing);
+        name_missing(d, &line);
         hly_boot_say(&d->log, 1, "the others go on without %s", missing);
     }
     for (int s = 0; s < d->params.nranks; s++) {
@@ -434,30 +415,33 @@ static void look_at_awaited(halay_launch_t *d, uint64_t now)
 void hly_driver_look(halay_launch_t *d)
 {
     const uint64_t now = hly_boot_now_ns();
-    char missing[400];
+    char text[700];
+    struct hly_line line = hly_line(text, sizeof text);
     look_at_awaited(d, now);
     if (d->expire_ns && now >= d->expire_ns)
         refuse_newcomers(d, &now, 0,
                          "the ranks of the job have not met again in time: they wait for newcomers "
                          "at a commit (see HALAY_START_DEADLINE)");
-    if (!d->decide_ns || (now < d->notice_at_ns && now < d->decide_ns) || has_failed(d))
+    const bool over = d->decide_ns && now >= d->decide_ns;
+    if (!d->decide_ns || (!over && now < hly_notices_due_ns(&d->notices)) || has_failed(d))
         return;
-    const double waited_s = (double)(now - d->since_ns) / 1e9;
-    name_missing(d, missing, sizeof missing);
+    const uint64_t waited_ns = now - d->notices.since_ns;
     const struct census c = take_census(d, d->params.nranks);
     const int known = c.asking + c.waiting, least = d->params.least;
     const int n = is_static(d) ? d->params.nranks : known > least ? known : least;
-    if (now >= d->decide_ns) {
+    if (over) {
+        name_missing(d, &line);
         hly_driver_refuse(
             d,
             "not all of the %d ranks joined within %.1f s: on %s %s. Are they running, and "
             "do they call halay_init? (see HALAY_START_DEADLINE)%s",
-            n, waited_s, d->host, missing, d->reception.note);
+            n, (double)waited_ns * 1e-9, d->host, text, d->reception.note);
         return;
     }
-    hly_boot_say(&d->log, 1,
-                 "halay_init has waited for %.1f s for %d of the %d ranks of node %s: %s", waited_s,
-                 n - c.asking, n, d->host, missing);
-    d->notice_ns *= 2;
-    d->notice_at_ns = now + d->notice_ns;
+    hly_line_of_node(&line, waited_ns, n - c.asking, n, d->host);
+    name_missing(d, &line);
+    if (is_static(d))
+        hly_line_until(&line, HLY_ENDS, d->decide_ns, now);
+    hly_boot_say(&d->log, 1, "%s", text);
+    hly_notices_give(&d->notices, now);
 }

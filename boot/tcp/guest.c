@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../src/waits/text.h"
+#include "../../src/waits/waits.h"
 #include "tcp.h"
 
 #define MS 1000000ull
@@ -151,20 +153,21 @@ static int search(struct hly_tcp *tcp, struct hly_lookup *name, uint64_t patienc
     return fd;
 }
 
-/* Without rank 0 nobody can choose one voice: rank 1 says it after 1 s, 2 s, 4 s, ..., and rank 2
- * after 4 s, ..., if that one is not there either. */
-static void remind(const struct hly_tcp *tcp, const char *why, uint64_t *next_ns)
+/* Without rank 0 nobody can choose one voice: rank 1 says it, and from 4 s on rank 2 as well, if
+ * that one is not there either. */
+static void remind(const struct hly_tcp *tcp, const char *why, struct hly_notices *notices)
 {
     const struct hly_tcp_variables *v = tcp->v;
     const uint64_t now = hly_boot_now_ns();
-    if (v->rank > 2 || now < tcp->begin_ns + *next_ns)
+    char text[400 + WHY_BYTES];
+    struct hly_line line = hly_line(text, sizeof text);
+    if (v->rank > 2 || !hly_notices_give(notices, now))
         return;
-    hly_boot_say(tcp->log, 1,
-                 "halay_init has waited for %.1f s: rank %d looks for rank 0 at '%.100s', ports %d "
-                 "to %d (last: %s). If that stays so it ends with an error in %.0f s",
-                 (double)(now - tcp->begin_ns) / 1e9, v->rank, v->address, v->ports[0],
-                 v->ports[v->nports - 1], why, (double)(tcp->end_ns - now) / 1e9);
-    *next_ns *= 2;
+    hly_line_waited(&line, now - tcp->begin_ns, "halay_init");
+    hly_line_put(&line, ": rank %d looks for rank 0 at '%.100s', ports %d to %d (last: %s)",
+                 v->rank, v->address, v->ports[0], v->ports[v->nports - 1], why);
+    hly_line_until(&line, HLY_ENDS, tcp->end_ns, now);
+    hly_boot_say(tcp->log, 1, "%s", text);
 }
 
 static int find(struct hly_tcp *tcp, struct hly_boot_greeting *greeting, int *port)
@@ -172,7 +175,7 @@ static int find(struct hly_tcp *tcp, struct hly_boot_greeting *greeting, int *po
     const struct hly_tcp_variables *v = tcp->v;
     char why[WHY_BYTES] = "there was no time to look";
     uint64_t pause = PAUSE_MIN_MS * MS, patience = KNOCK_MIN_MS * MS;
-    uint64_t notice = (v->rank == 1 ? 1000 : 4000) * MS;
+    struct hly_notices notices = {tcp->begin_ns, (v->rank == 1 ? 1 : 4) * HLY_FIRST_NOTICE_NS, 0};
     struct hly_lookup *name = NULL;
     int fd = -1;
     while (hly_boot_now_ns() < tcp->end_ns) {
@@ -187,7 +190,7 @@ static int find(struct hly_tcp *tcp, struct hly_boot_greeting *greeting, int *po
         uint64_t now = hly_boot_now_ns();
         uint64_t nap = now < tcp->end_ns ? sooner(pause, tcp->end_ns - now) : 0;
         if (nap)
-            remind(tcp, why, &notice);
+            remind(tcp, why, &notices);
         struct timespec t = {(time_t)(nap / 1000000000u), (long)(nap % 1000000000u)};
         nanosleep(&t, NULL);
         pause = sooner(pause * 2, PAUSE_MAX_MS * MS);

@@ -18,6 +18,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../../src/waits/text.h"
+#include "../../src/waits/waits.h"
 #include "tcp.h"
 
 #define MS 1000000ull
@@ -41,9 +43,8 @@ struct host {
     int came, told;
     enum { WAITING, JOINED, FAILED } verdict;
     uint64_t decide_ns, verdict_ns;
-    uint64_t notice_ns; /* between the last notice of who is missing and the next */
-    uint64_t notice_at_ns;
-    bool missing; /* the verdict is that ranks are missing: no more will come */
+    struct hly_notices notices; /* of who is missing */
+    bool missing;               /* the verdict is that ranks are missing: no more will come */
     struct hly_boot_answer answer;
     struct hly_boot_table table;
     char text[HLY_BOOT_TEXT_BYTES];
@@ -190,32 +191,26 @@ static void run_out(void *arg)
 }
 
 /* "1, 3-5" */
-static void list_missing(const struct host *h, char *text, size_t bytes)
+static void list_missing(const struct host *h, struct hly_line *line)
 {
-    size_t used = 0;
-    int n = h->tcp->v->nranks;
-    text[0] = '\0';
-    for (int r = 1; r < n; r++) {
-        int last = r;
+    const int n = h->tcp->v->nranks;
+    for (int r = 1, last; r < n; r = last + 1) {
+        last = r;
         if (h->hellos[r].magic)
             continue;
         while (last + 1 < n && !h->hellos[last + 1].magic)
             last++;
-        if (used + 40 > bytes) {
-            snprintf(text + used, bytes - used, ", ...");
-            return;
-        }
-        used += (size_t)snprintf(text + used, bytes - used, last > r ? "%s%d-%d" : "%s%d",
-                                 used ? ", " : "", r, last);
-        r = last;
+        hly_line_ranks(line, r, last);
     }
+    hly_line_more(line, ", ");
 }
 
 static void give_up(struct host *h)
 {
     const struct hly_tcp *tcp = h->tcp;
     char missing[300];
-    list_missing(h, missing, sizeof missing);
+    struct hly_line line = hly_line(missing, sizeof missing);
+    list_missing(h, &line);
     h->missing = true;
     fail(h,
          "%d of the %d ranks did not come to the rendezvous of rank 0 (%s port %d, %s is "
@@ -226,20 +221,19 @@ static void give_up(struct host *h)
          (double)(hly_boot_now_ns() - tcp->begin_ns) / 1e9, missing, h->reception.note);
 }
 
-/* Who has not come yet: after a second, then each time after twice the time. */
+/* Says who has not come yet. */
 static void remind(struct host *h, uint64_t now)
 {
-    char missing[300];
-    if (h->verdict != WAITING || now < h->notice_at_ns)
+    char text[600];
+    struct hly_line line = hly_line(text, sizeof text);
+    if (h->verdict != WAITING || !hly_notices_give(&h->notices, now))
         return;
-    h->notice_at_ns = now + h->notice_ns;
-    h->notice_ns *= 2;
-    list_missing(h, missing, sizeof missing);
-    hly_boot_say(h->tcp->log, 1,
-                 "halay_init has waited for %.1f s for %d of %d ranks to come to rank 0 (%s port "
-                 "%d): rank %s",
-                 (double)(now - h->tcp->begin_ns) / 1e9, h->tcp->v->nranks - h->came,
-                 h->tcp->v->nranks, h->tcp->self.host, h->port, missing);
+    hly_line_waited(&line, now - h->tcp->begin_ns, "halay_init");
+    hly_line_put(&line, " for %d of %d ranks to come to rank 0 (%s port %d): rank ",
+                 h->tcp->v->nranks - h->came, h->tcp->v->nranks, h->tcp->self.host, h->port);
+    list_missing(h, &line);
+    hly_line_until(&line, HLY_ENDS, h->decide_ns, now);
+    hly_boot_say(h->tcp->log, 1, "%s", text);
 }
 
 static bool finished(const struct host *h, uint64_t now)
@@ -364,8 +358,7 @@ int hly_tcp_host(struct hly_tcp *tcp, struct hly_boot_identity *id)
         .heard = hear_rank,
         .left = lose_rank,
         .full = run_out};
-    h.notice_ns = 1 * S;
-    h.notice_at_ns = tcp->begin_ns + h.notice_ns;
+    h.notices = (struct hly_notices){tcp->begin_ns, HLY_FIRST_NOTICE_NS, 0};
     h.decide_ns = tcp->end_ns - (all / 5 < 2 * S ? all / 5 : 2 * S);
     h.hellos = calloc((size_t)n, sizeof h.hellos[0]);
     h.told_to = calloc((size_t)n, sizeof h.told_to[0]);

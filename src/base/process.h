@@ -7,13 +7,7 @@
 
 #include <halay/boot.h>
 
-enum hly_doing {
-    HLY_DOING_UNKNOWN,
-    HLY_DOING_RUNS,
-    HLY_DOING_SLEEPS,
-    HLY_DOING_DISK, /* waits for a device, and cannot be interrupted */
-    HLY_DOING_STOPPED
-};
+#include "waits/waits.h"
 
 /* By a signal, as its parent will hear that has not waited for it yet. A process that is reaped,
  * hidden or of another namespace is not known to have been. */

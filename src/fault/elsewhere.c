@@ -10,7 +10,6 @@
 #include "wire/match.h"
 
 #define REASON_BYTES 190
-#define FRESH_NS     3000000000ull /* what was told longer ago counts no more */
 
 /* ---------------------------------------------------------------- gaps */
 
@@ -53,15 +52,14 @@ static const halay_request_t *waiting(const halay_context_t *ctx, const halay_co
     return NULL;
 }
 
-/* Whom the oldest call of this communicator waits for, and who has told of calls; NULL: nobody. */
-static const struct hly_awaited *told(const halay_comm_t *comm, uint32_t sequence)
+/* The calls that somebody has told whom the oldest call of this communicator waits for; NULL:
+ * nobody has. */
+static const struct hly_chain *told(const halay_comm_t *comm, uint32_t sequence)
 {
     const struct hly_patience *p = comm->patience[HLY_OF_CALLS];
-    for (int i = 0; p && p->sequence == sequence && i < HLY_AWAITED_MOST; i++) {
-        const struct hly_awaited *a = &p->awaited[i];
-        if (a->rank && a->nhops && a->heard_ns && hly_now_ns() < a->heard_ns + FRESH_NS)
-            return a;
-    }
+    for (int i = 0; p && p->sequence == sequence && i < HLY_AWAITED_MOST; i++)
+        if (p->chains[i].n && hly_awaited_is_fresh(&p->waits.awaited[i], hly_now_ns()))
+            return &p->chains[i];
     return NULL;
 }
 
@@ -78,9 +76,9 @@ uint32_t hly_elsewhere_hops(halay_comm_t *comm, uint32_t sequence, bool made,
         of = r->comm;
         sequence = r->sequence;
     }
-    const struct hly_awaited *a = told(of, sequence);
-    for (uint32_t i = 0; a && i < a->nhops && n < HLY_HOPS_MOST; i++)
-        hops[n++] = a->hops[i];
+    const struct hly_chain *chain = told(of, sequence);
+    for (uint32_t i = 0; chain && i < chain->n && n < HLY_HOPS_MOST; i++)
+        hops[n++] = chain->hops[i];
     return n;
 }
 
@@ -115,18 +113,18 @@ static bool is_same(const struct hly_hop *a, const struct hly_hop *b)
 
 /* The circle in which these calls and this rank's own one are: each waits for the next one's rank,
  * and the last for the first. */
-static bool close_circle(const halay_request_t *r, const struct hly_awaited *a, struct circle *c)
+static bool close_circle(const halay_request_t *r, const struct hly_chain *chain, struct circle *c)
 {
     c->hops[0] = hop_of(r);
-    for (uint32_t i = 0; i < a->nhops; i++) {
-        c->hops[i + 1] = a->hops[i];
+    for (uint32_t i = 0; i < chain->n; i++) {
+        c->hops[i + 1] = chain->hops[i];
         c->n = i + 2;
-        if (lacks(r->context, &a->hops[i]))
+        if (lacks(r->context, &chain->hops[i]))
             return true;
         for (uint32_t k = 0; k < i; k++)
-            if (is_same(&a->hops[k], &a->hops[i])) { /* a circle that this rank is not in */
+            if (is_same(&chain->hops[k], &chain->hops[i])) { /* a circle that this rank is not in */
                 c->n = i - k;
-                memmove(c->hops, &a->hops[k + 1], c->n * sizeof(c->hops[0]));
+                memmove(c->hops, &chain->hops[k + 1], c->n * sizeof(c->hops[0]));
                 return true;
             }
     }
@@ -167,18 +165,20 @@ void hly_elsewhere_explain(halay_comm_t *comm, const struct hly_slot *slot,
     const struct hly_patience *p = comm->patience[HLY_OF_CALLS];
     const uint64_t now = hly_now_ns();
     for (int i = 0; p && p->sequence == slot->sequence && i < HLY_AWAITED_MOST; i++) {
-        const struct hly_awaited *a = &p->awaited[i];
+        const struct hly_awaited *a = &p->waits.awaited[i];
+        const struct hly_chain *chain = &p->chains[i];
         struct circle c;
-        if (!a->rank || !a->nhops || !a->heard_ns || now >= a->heard_ns + FRESH_NS)
+        if (!chain->n || !hly_awaited_is_fresh(a, now))
             continue;
-        if (close_circle(slot->request, a, &c)) {
+        if (close_circle(slot->request, chain, &c)) {
             hly_verdict_init(v, comm, HLY_CAUSE_CIRCLE, HALAY_ETIMEOUT, -1);
             circle_text(&c, v->detail, sizeof(v->detail));
             return;
         }
-        if (v->cause == HLY_CAUSE_ELSEWHERE && a->rank == (uint32_t)v->rank + 1 && !a->here) {
+        if (v->cause == HLY_CAUSE_ELSEWHERE && a->rank == (uint32_t)v->rank + 1 &&
+            a->says != HLY_SEEN_HERE) {
             char at[160];
-            hop_text(&a->hops[0], at, sizeof(at));
+            hop_text(&chain->hops[0], at, sizeof(at));
             snprintf(v->detail, sizeof(v->detail), "has not made this call: it waits in %s", at);
         }
     }

@@ -15,14 +15,9 @@
 
 #include "fault/agree.h"
 #include "fault/elsewhere.h"
-#include "plan/text.h"
+#include "waits/text.h"
 
-#define ASK_NS       500000000ull  /* a call without progress asks after so long */
-#define SILENT_NS    400000000ull  /* who has not answered for so long is silent */
-#define AGAIN_NS     1000000000ull /* between two questions, if they are answered */
-#define REPORTED_NS  3000000000ull /* a report that is not repeated counts no more */
-#define NOTICES_MOST 12
-#define NAMED_MOST   4 /* in one notice */
+#define ASK_NS       500000000ull /* a call without progress asks after so long */
 #define HELPERS_MOST 8
 #define DEAD_MOST    16 /* processes that are looked at each time, whether they are dead */
 
@@ -32,60 +27,6 @@ struct waiting { /* a call, or an agreement */
     struct hly_accord *accord; /* or NULL */
     uint64_t deadline_ns, now;
 };
-
-/* ---------------------------------------------------------------- the table */
-
-static struct hly_awaited *find(struct hly_patience *p, int rank)
-{
-    for (int i = 0; i < HLY_AWAITED_MOST; i++)
-        if (p->awaited[i].rank == (uint32_t)rank + 1)
-            return &p->awaited[i];
-    return NULL;
-}
-
-/* NULL: there are so many already. */
-static struct hly_awaited *note(struct hly_patience *p, int rank)
-{
-    struct hly_awaited *a = find(p, rank);
-    for (int i = 0; !a && i < HLY_AWAITED_MOST; i++)
-        if (!p->awaited[i].rank) {
-            a = &p->awaited[i];
-            *a = (struct hly_awaited){.rank = (uint32_t)rank + 1};
-        }
-    return a;
-}
-
-static bool is_silent(const struct hly_awaited *a, uint64_t now)
-{
-    return a->asked && now >= a->asked_ns + SILENT_NS;
-}
-
-/* Is it to be named in a notice? Who is behind in Halay waits in another call. */
-static bool is_missing(const struct hly_awaited *a, uint64_t now)
-{
-    if (!a->rank)
-        return false;
-    if (a->reported_ns && now < a->reported_ns + REPORTED_NS)
-        return true;
-    return is_silent(a, now) || (a->awaited && a->heard_ns && !a->here);
-}
-
-/* It is in Halay, and has not made this call. */
-static bool is_behind(const struct hly_awaited *a, uint64_t now)
-{
-    return a->behind || (a->heard_ns && !a->here && !is_silent(a, now));
-}
-
-static void see(struct hly_awaited *a, enum hly_doing doing, uint64_t now)
-{
-    const uint64_t since = now - a->seen_ns;
-    if (doing != HLY_DOING_STOPPED)
-        a->stopped_ns = 0;
-    else if (a->doing == HLY_DOING_STOPPED) /* this rank may have been stopped, too */
-        a->stopped_ns += since < AGAIN_NS ? since : AGAIN_NS;
-    a->doing = (uint8_t)doing;
-    a->seen_ns = now;
-}
 
 /* ---------------------------------------------------------------- whom a call waits for */
 
@@ -106,19 +47,9 @@ static uint64_t measure(const struct waiting *w)
 
 static void await(struct hly_patience *p, const halay_comm_t *comm, int rank)
 {
-    struct hly_awaited *a = hly_peer_is_dead(comm, rank) ? NULL : note(p, rank);
+    struct hly_awaited *a = hly_peer_is_dead(comm, rank) ? NULL : hly_waits_add(&p->waits, rank);
     if (a)
         a->awaited = true;
-}
-
-static void await_none(struct hly_patience *p, uint64_t now)
-{
-    for (int i = 0; i < HLY_AWAITED_MOST; i++) {
-        struct hly_awaited *a = &p->awaited[i];
-        a->awaited = false;
-        if (!a->asked && now > a->reported_ns + REPORTED_NS && now > a->heard_ns + REPORTED_NS)
-            a->rank = 0;
-    }
 }
 
 static void await_all(struct hly_patience *p, const struct waiting *w)
@@ -126,7 +57,7 @@ static void await_all(struct hly_patience *p, const struct waiting *w)
     const halay_request_t *r = w->call;
     const halay_comm_t *comm = w->comm;
     int ranks[HLY_AWAITED_MOST];
-    await_none(p, w->now);
+    hly_waits_none(&p->waits, w->now);
     if (!r) {
         const int n = hly_accord_awaited(comm, w->accord, ranks, HLY_AWAITED_MOST);
         for (int i = 0; i < n; i++)
@@ -200,82 +131,72 @@ static uint32_t next_helper(const halay_comm_t *comm, int rank, uint32_t last)
 static void look_far(halay_comm_t *comm, const struct hly_patience *p, struct hly_awaited *a,
                      uint64_t now)
 {
+    struct hly_helper *helper = &a->helper;
     const int rank = (int)a->rank - 1;
-    if (a->helper_asked && now < a->helper_ns + AGAIN_NS)
+    bool lost;
+    if (!hly_awaited_ask_helper(a, now, &lost))
         return;
-    if (a->helper_asked || !a->helper) {
-        see(a, HLY_DOING_UNKNOWN, now);
-        a->helper = a->helpers++ < HELPERS_MOST ? next_helper(comm, rank, a->helper) : 0;
+    if (lost) {
+        hly_awaited_see(a, HLY_DOING_UNKNOWN, now);
+        helper->rank = helper->tried++ < HELPERS_MOST ? next_helper(comm, rank, helper->rank) : 0;
+        helper->asked_ns = 0;
     }
-    if (!a->helper)
+    if (!helper->rank)
         return;
-    a->helper_asked = true;
-    a->helper_ns = now;
-    ask(comm, p, (int)a->helper - 1, rank);
+    helper->asked_ns = now;
+    ask(comm, p, (int)helper->rank - 1, rank);
 }
 
 static void examine(halay_comm_t *comm, const struct hly_patience *p, struct hly_awaited *a,
                     uint64_t now)
 {
     const int rank = (int)a->rank - 1;
-    if (!a->asked && now >= a->heard_ns + AGAIN_NS) {
-        a->asked = true;
-        a->asked_ns = now;
+    if (hly_awaited_ask(a, now))
         ask(comm, p, rank, rank);
-    }
-    if (!is_silent(a, now))
+    if (!hly_awaited_is_silent(a, now))
         return;
     if (node_of(comm, rank) == comm->context->info.node)
-        see(a, look_near(comm, rank, &a->pid), now);
+        hly_awaited_see(a, (uint8_t)look_near(comm, rank, &a->pid), now);
     else
         look_far(comm, p, a, now);
 }
 
 /* ---------------------------------------------------------------- notices */
 
-static const char *doing_text(uint8_t doing)
-{
-    switch (doing) {
-    case HLY_DOING_STOPPED:
-        return "is stopped (SIGSTOP, SIGTSTP or a debugger)";
-    case HLY_DOING_RUNS:
-        return "is not in Halay, and computes";
-    case HLY_DOING_SLEEPS:
-        return "is not in Halay, and sleeps";
-    case HLY_DOING_DISK:
-        return "is not in Halay, and waits for a disk or device";
-    default:
-        return "is not in Halay, or stopped, or cut off";
-    }
-}
+static const char *const doing_text[] = {
+    [HLY_DOING_UNKNOWN] = "is not in Halay, or stopped, or cut off",
+    [HLY_DOING_RUNS] = "is not in Halay, and computes",
+    [HLY_DOING_SLEEPS] = "is not in Halay, and sleeps",
+    [HLY_DOING_DISK] = "is not in Halay, and waits for a disk or device",
+    [HLY_DOING_STOPPED] = "is stopped (SIGSTOP, SIGTSTP or a debugger)",
+};
 
 static void name(halay_comm_t *comm, const struct hly_patience *p, const struct hly_awaited *a,
-                 uint64_t now, struct hly_text *text)
+                 uint64_t now, struct hly_line *line)
 {
     struct hly_verdict_wire v;
     char who[HLY_RANK_TEXT];
     const int rank = (int)a->rank - 1;
+    const bool behind = hly_awaited_is_behind(a, now), stopped = a->doing == HLY_DOING_STOPPED;
     hly_rank_text(hly_comm_shown_rank(comm, rank), hly_comm_known(comm)->nranks,
                   hly_comm_world_rank(comm, rank), who);
     hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, rank);
     /* Over a network, what is asked and answered may be lost. */
-    const bool lost = comm->nnodes > 1 && !is_behind(a, now) && a->doing != HLY_DOING_STOPPED &&
-                      a->doing != HLY_DOING_UNKNOWN;
-    hly_text_put(text, "%s on %s %s%s%s", who, v.host,
-                 is_behind(a, now) || a->doing == HLY_DOING_STOPPED ? "" : "does not answer: it ",
-                 is_behind(a, now) ? "has not made this call: it is in another one"
-                                   : doing_text(a->doing),
+    const bool lost = comm->nnodes > 1 && !behind && !stopped && a->doing != HLY_DOING_UNKNOWN;
+    hly_line_put(line, "%s on %s %s%s%s", who, v.host,
+                 behind || stopped ? "" : "does not answer: it ",
+                 behind ? "has not made this call: it is in another one" : doing_text[a->doing],
                  lost ? ", or it is cut off" : "");
     if (a->pid)
-        hly_text_put(text, ", pid %lld", (long long)a->pid);
-    if (is_behind(a, now) && a->calls && p->of == HLY_OF_CALLS)
-        hly_text_put(text, " (its last here: call %u)", a->calls - 1);
+        hly_line_put(line, ", pid %lld", (long long)a->pid);
+    if (behind && a->calls && p->of == HLY_OF_CALLS)
+        hly_line_put(line, " (its last here: call %u)", a->calls - 1);
 }
 
 /* It is of another node, and nobody there says what it does. */
 static bool may_be_cut_off(const halay_comm_t *comm, const struct hly_awaited *a, uint64_t now)
 {
-    return !is_behind(a, now) && a->doing == HLY_DOING_UNKNOWN &&
+    return !hly_awaited_is_behind(a, now) && a->doing == HLY_DOING_UNKNOWN &&
            node_of(comm, (int)a->rank - 1) != comm->context->info.node;
 }
 
@@ -284,30 +205,22 @@ static void say(halay_comm_t *comm, const struct hly_patience *p, const char *ca
                 uint64_t now)
 {
     char room[900];
-    struct hly_text text = {room, sizeof(room), 0};
-    int named = 0, more = 0;
+    struct hly_line line = hly_line(room, sizeof(room));
     bool far = false;
-    hly_text_put(&text, "%s has waited for %.1f s: ", call, (double)(now - p->moved_ns) * 1e-9);
+    hly_line_waited(&line, now - p->waits.notices.since_ns, "%s", call);
+    hly_line_put(&line, ": ");
     for (int i = 0; i < HLY_AWAITED_MOST; i++) {
-        if (!is_missing(&p->awaited[i], now))
+        const struct hly_awaited *a = &p->waits.awaited[i];
+        if (!hly_awaited_is_missing(a, now) || !hly_line_next(&line, "; "))
             continue;
-        if (named == NAMED_MOST) {
-            more++;
-            continue;
-        }
-        hly_text_put(&text, "%s", named++ ? "; " : "");
-        name(comm, p, &p->awaited[i], now, &text);
-        far = far || may_be_cut_off(comm, &p->awaited[i], now);
+        name(comm, p, a, now, &line);
+        far = far || may_be_cut_off(comm, a, now);
     }
-    if (more)
-        hly_text_put(&text, "; and %d more", more);
-    if (end > now)
-        hly_text_put(&text, ". If that stays so %s in %.0f s at the latest",
-                     p->of == HLY_OF_ACCORDS ? "the others go on without it"
-                                             : "it ends with an error",
-                     (double)(end - now) * 1e-9);
+    hly_line_more(&line, "; ");
+    hly_line_until(&line, p->of == HLY_OF_ACCORDS ? "the others go on without it" : HLY_ENDS, end,
+                   now);
     if (end > now && far)
-        hly_text_put(&text, "; %.3g s after its link was cut, if it is (HALAY_LINK_PATIENCE)",
+        hly_line_put(&line, "; %.1f s after its link was cut, if it is (HALAY_LINK_PATIENCE)",
                      (double)comm->context->settings.link_patience_ns * 1e-9);
     hly_log(comm->context, HLY_WARN, "%s", room);
 }
@@ -317,20 +230,12 @@ static int speaker(struct hly_patience *p, const struct waiting *w)
 {
     const halay_comm_t *comm = w->comm;
     for (int s = 0; s < comm->rank; s++) {
-        const struct hly_awaited *a = find(p, s);
-        if (!hly_peer_is_dead(comm, s) && !(a && is_missing(a, w->now)) &&
+        const struct hly_awaited *a = hly_waits_find(&p->waits, s);
+        if (!hly_peer_is_dead(comm, s) && !(a && hly_awaited_is_missing(a, w->now)) &&
             !(w->accord && hly_accord_has(w->accord->failed, s)))
             return s;
     }
     return comm->rank;
-}
-
-static bool any_missing(const struct hly_patience *p, uint64_t now)
-{
-    for (int i = 0; i < HLY_AWAITED_MOST; i++)
-        if (is_missing(&p->awaited[i], now))
-            return true;
-    return false;
 }
 
 /* When it ends at the latest, as far as is known now, with the agreement on why. */
@@ -338,7 +243,7 @@ static uint64_t end_ns(const struct waiting *w, const struct hly_patience *p)
 {
     uint64_t end = w->deadline_ns;
     for (int i = 0; i < HLY_AWAITED_MOST; i++) {
-        const struct hly_awaited *a = &p->awaited[i];
+        const struct hly_awaited *a = &p->waits.awaited[i];
         const uint64_t patience_ns = w->comm->context->settings.stop_patience_ns;
         if (a->rank && a->doing == HLY_DOING_STOPPED && w->now + patience_ns - a->stopped_ns < end)
             end = w->now + patience_ns - a->stopped_ns;
@@ -346,55 +251,48 @@ static uint64_t end_ns(const struct waiting *w, const struct hly_patience *p)
     return end + HLY_GRACE_MAX_NS + HLY_GRACE_NS;
 }
 
-static uint64_t notice_due_ns(const halay_comm_t *comm, const struct hly_patience *p)
-{
-    const uint64_t notice_ns = comm->context->settings.notice_ns;
-    if (!notice_ns || p->notices == NOTICES_MOST)
-        return UINT64_MAX;
-    return p->moved_ns + (notice_ns << p->notices);
-}
-
 /* Tells who speaks for all whom this rank misses. */
 static void report(const struct waiting *w, struct hly_patience *p, int to)
 {
     const uint64_t now = w->now;
-    struct hly_awaited *s = note(p, to);
-    if (!s || s->asked || now < p->report_ns)
+    struct hly_awaited *s = hly_waits_add(&p->waits, to);
+    if (!s || s->asked_ns || now < p->report_ns)
         return;
-    p->report_ns = now + AGAIN_NS;
-    s->asked = true;
+    p->report_ns = now + HLY_AGAIN_NS;
     s->asked_ns = now;
     for (int i = 0; i < HLY_AWAITED_MOST; i++) {
-        const struct hly_awaited *a = &p->awaited[i];
-        if (a == s || !is_missing(a, now))
+        const struct hly_awaited *a = &p->waits.awaited[i];
+        if (a == s || !hly_awaited_is_missing(a, now))
             continue;
-        hly_control_send(w->comm, to, HLY_MISSING, p->sequence,
-                         edge_of(p) | (is_behind(a, now) ? (uint32_t)HLY_SEEN_BEHIND : a->doing),
-                         hly_cookie_about((int)a->rank - 1, a->calls),
-                         w->call ? &w->call->call : NULL, NULL, 0);
+        hly_control_send(
+            w->comm, to, HLY_MISSING, p->sequence,
+            edge_of(p) | (hly_awaited_is_behind(a, now) ? (uint32_t)HLY_SEEN_BEHIND : a->doing),
+            hly_cookie_about((int)a->rank - 1, a->calls), w->call ? &w->call->call : NULL, NULL, 0);
     }
 }
 
 static void speak(const struct waiting *w, struct hly_patience *p)
 {
     halay_comm_t *comm = w->comm;
-    const uint64_t notice_ns = comm->context->settings.notice_ns, now = w->now;
+    struct hly_notices *notices = &p->waits.notices;
+    const uint64_t now = w->now;
     char call[224];
-    if (!notice_ns || now < p->moved_ns + notice_ns || !any_missing(p, now))
+    if (!notices->first_ns || now < notices->since_ns + notices->first_ns ||
+        !hly_waits_any_missing(&p->waits, now))
         return;
     const int who = speaker(p, w);
     if (who != comm->rank) {
         report(w, p, who);
-    } else if (now >= notice_due_ns(comm, p)) {
-        if (w->call)
-            hly_call_text(comm, &w->call->call.desc, p->sequence, call, sizeof(call));
-        else
-            snprintf(call, sizeof(call), "%s (agreement %u on this communicator)",
-                     hly_accord_text(w->accord), p->sequence);
-        say(comm, p, call, end_ns(w, p), now);
-        while (now >= notice_due_ns(comm, p))
-            p->notices++;
+        return;
     }
+    if (!hly_notices_give(notices, now))
+        return;
+    if (w->call)
+        hly_call_text(comm, &w->call->call.desc, p->sequence, call, sizeof(call));
+    else
+        snprintf(call, sizeof(call), "%s (agreement %u on this communicator)",
+                 hly_accord_text(w->accord), p->sequence);
+    say(comm, p, call, end_ns(w, p), now);
 }
 
 /* ---------------------------------------------------------------- a stopped process */
@@ -405,10 +303,11 @@ static void tell_seen(const struct waiting *w, const struct hly_awaited *a)
 {
     const struct hly_fault *f = w->call->slot->fault;
     struct hly_verdict_wire v = f->verdict;
-    if (f->final || w->now + SILENT_NS / 2 > f->deadline_ns || v.cause != HLY_CAUSE_ABSENT ||
-        v.rank != (int)a->rank - 1 || a->doing == HLY_DOING_UNKNOWN || is_behind(a, w->now))
+    if (f->final || w->now + HLY_SILENT_NS / 2 > f->deadline_ns || v.cause != HLY_CAUSE_ABSENT ||
+        v.rank != (int)a->rank - 1 || a->doing == HLY_DOING_UNKNOWN ||
+        hly_awaited_is_behind(a, w->now))
         return;
-    snprintf(v.detail, sizeof(v.detail), "%s: it %s", HLY_ABSENT_TEXT, doing_text(a->doing));
+    snprintf(v.detail, sizeof(v.detail), "%s: it %s", HLY_ABSENT_TEXT, doing_text[a->doing]);
     if (hly_verdict_better(&v, &f->verdict))
         hly_fault_raise(w->comm, w->call->sequence, &v);
 }
@@ -453,7 +352,7 @@ static void look_for_dead(const struct waiting *w, struct hly_patience *p)
     halay_comm_t *comm = w->comm;
     if (w->now < p->dead_ns || (w->call && w->call->state != HLY_RUNNING))
         return;
-    p->dead_ns = w->now + AGAIN_NS;
+    p->dead_ns = w->now + HLY_AGAIN_NS;
     for (int i = 0, looked = 0; i < comm->nranks && looked < DEAD_MOST; i++) {
         halay_place_t place;
         struct hly_verdict_wire v;
@@ -489,8 +388,9 @@ void hly_patience_hurry(const halay_comm_t *comm)
 bool hly_patience_is_elsewhere(const halay_comm_t *comm, uint32_t sequence, int rank)
 {
     struct hly_patience *p = comm->patience[HLY_OF_CALLS];
-    const struct hly_awaited *a = p && p->sequence == sequence ? find(p, rank) : NULL;
-    return a && is_behind(a, hly_now_ns());
+    const struct hly_awaited *a =
+        p && p->sequence == sequence ? hly_waits_find(&p->waits, rank) : NULL;
+    return a && hly_awaited_is_behind(a, hly_now_ns());
 }
 
 /* Without memory there are no notices, and the deadline ends it. */
@@ -504,20 +404,12 @@ static struct hly_patience *patience_of(halay_comm_t *comm, uint32_t of)
     return *p;
 }
 
-/* Questions that are open stay so: who comes late answers all. */
-static void restart(struct hly_patience *p, uint32_t sequence, uint64_t since_ns)
+static void restart(struct hly_patience *p, uint32_t sequence, uint64_t since_ns,
+                    uint64_t notice_ns)
 {
     p->sequence = sequence;
-    p->moved_ns = p->started_ns = since_ns;
-    p->notices = 0;
-    for (int i = 0; i < HLY_AWAITED_MOST; i++) {
-        struct hly_awaited *a = &p->awaited[i];
-        a->here = a->behind = false;
-        a->reported_ns = a->heard_ns = a->stopped_ns = 0;
-        a->doing = HLY_DOING_UNKNOWN;
-        a->helper = a->helpers = 0;
-        a->helper_asked = false;
-    }
+    p->started_ns = since_ns;
+    hly_waits_begin(&p->waits, since_ns, notice_ns);
 }
 
 static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns)
@@ -527,28 +419,28 @@ static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns
     if (!p || (p->started_ns == started_ns && now < p->look_ns))
         return;
     if (p->started_ns != started_ns || p->sequence != sequence) {
-        restart(p, sequence, started_ns);
+        restart(p, sequence, started_ns, w->comm->context->settings.notice_ns);
         p->moved = measure(w);
     }
     p->look_ns = now + HLY_PATIENCE_LOOK_NS;
     const uint64_t moved = measure(w);
     if (moved != p->moved) {
         p->moved = moved;
-        p->moved_ns = now;
-        p->notices = 0;
+        p->waits.notices.since_ns = now;
+        p->waits.notices.given = 0;
     }
-    if (now < p->moved_ns + ASK_NS && !(w->call && w->call->state == HLY_FAILING))
+    if (now < p->waits.notices.since_ns + ASK_NS && !(w->call && w->call->state == HLY_FAILING))
         return;
     await_all(p, w);
     for (int i = 0; i < HLY_AWAITED_MOST; i++)
-        if (p->awaited[i].awaited)
-            examine(w->comm, p, &p->awaited[i], now);
+        if (p->waits.awaited[i].awaited)
+            examine(w->comm, p, &p->waits.awaited[i], now);
     look_for_dead(w, p);
     if (w->call ? w->call->state == HLY_RUNNING : !w->accord->decided)
         speak(w, p);
     for (int i = 0; i < HLY_AWAITED_MOST; i++)
         if (w->call ? w->call->state != HLY_COMPLETE : !w->accord->decided)
-            judge(w, &p->awaited[i]);
+            judge(w, &p->waits.awaited[i]);
 }
 
 void hly_patience_look(halay_request_t *r, uint64_t now)
@@ -595,26 +487,23 @@ static void told(halay_comm_t *comm, const struct hly_header *h, int about,
                  const struct hly_hop *hops, uint32_t nhops, uint64_t now)
 {
     struct hly_patience *p = comm->patience[of(h)];
-    struct hly_awaited *a = p ? find(p, about) : NULL;
-    const uint32_t seen = h->edge & ~(uint32_t)HLY_EDGE_ACCORD;
+    struct hly_awaited *a = p ? hly_waits_find(&p->waits, about) : NULL;
+    const uint32_t seen = h->edge & ~(uint32_t)HLY_EDGE_ACCORD, more = (uint32_t)(h->cookie >> 32);
     if (!a)
         return;
-    if (h->from == (uint32_t)about) {
-        a->asked = false;
-        if (h->sequence != p->sequence)
-            return; /* it was asked in an earlier call */
-        a->heard_ns = now;
-        a->here = seen == HLY_SEEN_HERE;
-        a->behind = false;
-        a->calls = (uint32_t)(h->cookie >> 32);
-        a->nhops = hly_elsewhere_check(comm, hops, nhops);
-        memcpy(a->hops, hops, a->nhops * sizeof(hops[0]));
-        see(a, HLY_DOING_UNKNOWN, now);
-    } else if (h->from + 1 == a->helper && seen <= HLY_DOING_STOPPED) {
-        a->helper_asked = false;
-        a->pid = (int64_t)(h->cookie >> 32);
-        see(a, (enum hly_doing)seen, now);
+    if (h->from + 1 == a->helper.rank && seen <= HLY_DOING_STOPPED) {
+        hly_awaited_helped(a, (uint8_t)seen, more, now);
+        return;
     }
+    if (h->from != (uint32_t)about)
+        return;
+    a->asked_ns = 0;
+    if (h->sequence != p->sequence)
+        return; /* it was asked in an earlier call */
+    struct hly_chain *chain = &p->chains[a - p->waits.awaited];
+    hly_awaited_answers(a, seen == HLY_SEEN_HERE, more, now);
+    chain->n = hly_elsewhere_check(comm, hops, nhops);
+    memcpy(chain->hops, hops, chain->n * sizeof(hops[0]));
 }
 
 /* This rank is to say it for all: at its next look, or now if it is in no call. */
@@ -622,30 +511,23 @@ static void reported(halay_comm_t *comm, const struct hly_header *h, int about, 
 {
     const bool accord = of(h) == HLY_OF_ACCORDS;
     const bool waits = accord ? hly_accord_waits(comm) : comm->oldest != comm->next_sequence;
-    const uint32_t seen = h->edge & ~(uint32_t)HLY_EDGE_ACCORD;
+    const uint64_t notice_ns = comm->context->settings.notice_ns;
     struct hly_patience *p = patience_of(comm, of(h));
     char call[128] = "halay_comm_agree or halay_comm_shrink";
-    const bool other = p && (p->sequence != h->sequence || !p->moved_ns);
+    const bool other = p && (p->sequence != h->sequence || !p->started_ns);
     if (!p || (waits && other)) /* it is repeated; or this rank finds out by itself */
         return;
     if (other)
-        restart(p, h->sequence, now - comm->context->settings.notice_ns);
-    struct hly_awaited *a = note(p, about);
+        restart(p, h->sequence, now - notice_ns, notice_ns);
+    struct hly_awaited *a = hly_waits_add(&p->waits, about);
     if (!a)
         return;
-    a->reported_ns = now;
-    a->behind = seen == HLY_SEEN_BEHIND;
-    a->calls = (uint32_t)(h->cookie >> 32);
-    /* Who cannot look does not undo what another one has seen. */
-    if (seen <= HLY_DOING_STOPPED && (seen != HLY_DOING_UNKNOWN || !a->doing))
-        see(a, (enum hly_doing)seen, now);
-    if (waits || now < notice_due_ns(comm, p))
+    hly_awaited_reported(a, h->edge & ~(uint32_t)HLY_EDGE_ACCORD, (uint32_t)(h->cookie >> 32), now);
+    if (waits || !hly_notices_give(&p->waits.notices, now))
         return;
     if (!accord)
         hly_desc_text(&h->call, call, sizeof(call));
     say(comm, p, call, 0, now);
-    while (now >= notice_due_ns(comm, p))
-        p->notices++;
 }
 
 void hly_patience_asked(halay_comm_t *comm, const struct hly_header *h, const struct hly_hop *hops,

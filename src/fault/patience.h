@@ -12,36 +12,17 @@
 #define HLY_PATIENCE_H
 
 #include "fault/accord.h"
+#include "waits/waits.h"
 
 #define HLY_PATIENCE_LOOK_NS 250000000ull /* between two looks at a call that waits */
-#define HLY_AWAITED_MOST     8            /* ranks: no wait connects to very many */
 #define HLY_EDGE_ACCORD      0x100        /* in the edge of a message: it is of an agreement */
 
 /* Of a rank that a verdict calls absent; patience.c adds what it was seen to do. */
 #define HLY_ABSENT_TEXT "has not made this call, or does not answer"
 
-enum hly_seen {                       /* beyond enum hly_doing, what the rank itself says */
-                HLY_SEEN_BEHIND = 16, /* it is in Halay, and has not made this call */
-                HLY_SEEN_HERE         /* it has */
-};
-
-struct hly_awaited {
-    uint32_t rank;     /* 1 + it; 0: free */
-    bool awaited;      /* by this rank's call */
-    bool asked;        /* and has not answered yet */
-    bool here;         /* it has answered that it has made the call */
-    bool behind;       /* another rank has said that it is in another call */
-    uint8_t doing;     /* enum hly_doing, as last seen */
-    uint32_t calls;    /* HLY_SEEN_BEHIND: that it had made */
-    uint32_t helper;   /* 1 + the rank of its node that is asked about it; 0: none */
-    uint32_t helpers;  /* tried in vain */
-    bool helper_asked; /* and has not answered yet */
-    int64_t pid;       /* 0: not known here */
-    uint64_t asked_ns, heard_ns, helper_ns;
-    uint64_t reported_ns; /* when another rank said last that it is missing; 0: never */
-    uint64_t seen_ns;     /* when `doing` was seen */
-    uint64_t stopped_ns;  /* for so long, without an end, as far as looks tell */
-    uint32_t nhops;       /* where it waits, and what it had been told: fault/elsewhere.c */
+/* The calls in which an awaited rank waits, as it has told: fault/elsewhere.c. */
+struct hly_chain {
+    uint32_t n;
     struct hly_hop hops[HLY_HOPS_MOST];
 };
 
@@ -52,11 +33,11 @@ struct hly_patience {
     uint32_t of; /* HLY_OF_* */
     uint32_t sequence;
     uint64_t started_ns;                  /* of the call: what follows is of that one */
-    uint64_t moved_ns, moved;             /* its last progress, and a measure of it */
+    uint64_t moved;                       /* a measure of its progress */
     uint64_t look_ns, report_ns, dead_ns; /* next times */
     uint32_t dead_next;                   /* whom to look at then, from the one behind it on */
-    uint32_t notices;                     /* given so far; each after twice the time */
-    struct hly_awaited awaited[HLY_AWAITED_MOST];
+    struct hly_waits waits;               /* since its last progress */
+    struct hly_chain chains[HLY_AWAITED_MOST];
 };
 
 /* From the timers: a call that is not complete. */

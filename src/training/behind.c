@@ -154,7 +154,7 @@ static void expire(halay_trainer_t *trainer, struct hlt_tensor *tensor)
 {
     char text[HLT_TEXT_BYTES + HALAY_TENSOR_NAME_MAX];
     snprintf(text, sizeof(text),
-             "tensor '%s': the program's stream did not come to it in %.3g s: what stands there "
+             "tensor '%s': the program's stream did not come to it in %.1f s: what stands there "
              "does not end. Does it wait for what is enqueued later? (HALAY_DEADLINE)",
              tensor->name, (double)trainer->deadline_ns / 1e9);
     hlt_tensor_done(trainer, tensor, HALAY_ETIMEOUT, text);

@@ -4,16 +4,15 @@
  * nothing: it changes neither records nor lists, but for when the next one is due.
  */
 #include <assert.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../waits/text.h"
+#include "../waits/waits.h"
 #include "trainer.h"
 
-#define NOTICE_S      1.0
 #define NOTICE_S_MAX  1e6
-#define LEVELS        12  /* after so many doublings no notice follows */
 #define LINES         100 /* of one trainer */
 #define PARTS         4   /* entries of a block that one question takes */
 #define PART_BYTES    (sizeof(struct hlt_announcement) - 2 * sizeof(uint64_t))
@@ -31,20 +30,13 @@ _Static_assert(sizeof(struct part) == sizeof(struct hlt_announcement), "one is r
 
 /* ------------------------------------------------------------------ settings */
 
-/* HALAY_STALL in seconds; 0: no notices. A value that is no number is told of, and not used. */
+/* HALAY_STALL in seconds; 0: no notices. halay_init has refused a value that is no number. */
 void hlt_stall_init(halay_trainer_t *trainer)
 {
     const char *text = getenv("HALAY_STALL"), *level = getenv("HALAY_DEBUG");
-    char *end = NULL;
-    double seconds = text && *text ? strtod(text, &end) : NOTICE_S;
-    if (end && (end == text || *end || !(seconds >= 0) || seconds > NOTICE_S_MAX)) {
-        if (trainer->rank == 0)
-            fprintf(stderr,
-                    "halay: HALAY_STALL=%s is not a number of seconds up to %g; %g is used\n", text,
-                    NOTICE_S_MAX, NOTICE_S);
-        seconds = NOTICE_S;
-    }
-    trainer->stall.notice_ns = (uint64_t)(seconds * 1e9);
+    const double seconds = text && *text ? strtod(text, NULL) : -1;
+    trainer->stall.notice_ns =
+        seconds >= 0 && seconds <= NOTICE_S_MAX ? (uint64_t)(seconds * 1e9) : HLY_FIRST_NOTICE_NS;
     trainer->stall.mute = level && !strcmp(level, "error");
 }
 
@@ -71,7 +63,7 @@ static void place_keep(struct hlt_stall *stall, struct hlt_place *place, int las
     hlt_tensor_map_add(&stall->places, &place->node);
 }
 
-/* The end of a long path is kept. */
+/* The end of a long path is kept, from a whole character on. */
 int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *place, int lasting)
 {
     if (!trainer || !name || !name[0] || !place)
@@ -79,6 +71,8 @@ int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *
     size_t bytes = strlen(place);
     if (bytes >= HLT_PLACE_BYTES)
         place += bytes - (HLT_PLACE_BYTES - 1);
+    while (bytes >= HLT_PLACE_BYTES && ((unsigned char)*place & 0xc0) == 0x80)
+        place++;
     struct hlt_place *added = calloc(1, sizeof(*added));
     if (!added)
         return HALAY_ENOMEM;
@@ -109,10 +103,9 @@ void hlt_stall_place(halay_trainer_t *trainer, uint64_t name, char *text)
 
 /* ------------------------------------------------------------------ when */
 
-static uint64_t due_ns(const struct hlt_stall *stall, const struct hlt_tensor *tensor)
+static struct hly_notices notices_of(const struct hlt_stall *stall, const struct hlt_tensor *tensor)
 {
-    return tensor->notices >= LEVELS ? UINT64_MAX
-                                     : tensor->submit_ns + (stall->notice_ns << tensor->notices);
+    return (struct hly_notices){tensor->submit_ns, stall->notice_ns, tensor->notices};
 }
 
 /* The list is walked once in a notice's time, and when one is due. */
@@ -125,13 +118,16 @@ struct hlt_tensor *hlt_stall_due(halay_trainer_t *trainer)
     uint64_t now_ns = hlt_trainer_now_ns();
     if (now_ns < stall->check_ns)
         return NULL;
-    uint64_t next_ns = now_ns + stall->notice_ns;
+    uint64_t next_ns = now_ns + stall->notice_ns, due_ns = now_ns + 1;
     for (struct hlt_tensor *t = trainer->waiting.head; t; t = t->next) {
-        uint64_t t_ns = due_ns(stall, t);
-        if (t_ns <= now_ns && (!due || t_ns < due_ns(stall, due)))
+        const struct hly_notices notices = notices_of(stall, t);
+        const uint64_t t_ns = hly_notices_due_ns(&notices);
+        if (t_ns < due_ns) {
             due = t;
-        else if (t_ns > now_ns && t_ns < next_ns)
+            due_ns = t_ns;
+        } else if (t_ns > now_ns && t_ns < next_ns) {
             next_ns = t_ns;
+        }
     }
     if (!due)
         stall->check_ns = next_ns;
@@ -146,11 +142,12 @@ uint64_t hlt_stall_check_ns(const halay_trainer_t *trainer)
     return trainer->waiting.head ? stall->check_ns : 0;
 }
 
-/* The tensor's next notice is due after twice the time. */
+/* One notice is of all that wait for the same ranks, so one that was almost due counts as given. */
 static void told(const struct hlt_stall *stall, struct hlt_tensor *tensor, uint64_t now_ns)
 {
-    while (tensor->notices < LEVELS && due_ns(stall, tensor) <= now_ns + stall->notice_ns / 2)
-        tensor->notices++;
+    struct hly_notices notices = notices_of(stall, tensor);
+    hly_notices_give(&notices, now_ns + stall->notice_ns / 2);
+    tensor->notices = notices.given;
 }
 
 /* ------------------------------------------------------------------ questions */
@@ -164,7 +161,9 @@ void hlt_stall_write(halay_trainer_t *trainer, struct hlt_block *block)
     uint64_t now_ns = hlt_trainer_now_ns();
     uint64_t waited_ms = (now_ns - tensor->submit_ns) / 1000000;
     hlt_stall_place(trainer, tensor->node.hash, place);
-    int bytes = snprintf(text, sizeof(text), "%.*s", NAME_SHOWN, tensor->name) + 1;
+    int bytes = snprintf(text, sizeof(text), "%.*s", (int)hly_line_whole(tensor->name, NAME_SHOWN),
+                         tensor->name) +
+                1;
     assert((size_t)bytes + HLT_PLACE_BYTES <= sizeof(text));
     strcpy(text + bytes, place);
     for (uint64_t i = 0; i < PARTS; i++) {
@@ -242,7 +241,7 @@ static void asked(halay_trainer_t *trainer, int rank, const struct part *parts)
     question[QUESTION_BYTE - 1] = 0;
     struct hlt_notice notice = {
         .rank = rank,
-        .waited_s = (double)(parts->what >> 16) * 1e-3,
+        .waited_ns = (parts->what >> 16) * 1000000,
         .name = question,
         .place = strlen(question) + 1 < QUESTION_BYTE ? question + strlen(question) + 1 : "",
         .others = tell(trainer, record) - 1,

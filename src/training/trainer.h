@@ -180,7 +180,7 @@ struct hlt_tensor {
     uint64_t known;        /* the name under which its rows are remembered */
     uint64_t fusion;       /* ready: tensors with the same number are fused; 0: it is not */
     int in_place;          /* it is in place on some rank, so the call is on all */
-    int notices;           /* doublings of the time until its next notice */
+    uint32_t notices;      /* given of it, so that its next one has a time */
     uint64_t submit_ns;
     uint64_t ready_ns; /* when a round made it ready; 0: it was replayed */
     uint64_t start_ns;
@@ -642,7 +642,7 @@ void hlt_stall_place(halay_trainer_t *trainer, uint64_t name, char *text);
 /* Which rank has waited for what, as that rank says. */
 struct hlt_notice {
     int rank, others; /* others: more tensors that wait for the same ranks */
-    double waited_s;
+    uint64_t waited_ns;
     const char *name, *place;
 };
 

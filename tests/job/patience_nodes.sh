@@ -42,5 +42,5 @@ all
 for r in 0 1 2 3; do ended $r 4 "^rank $r was told after .* is lost: "; done
 for r in 0 1; do says err.$r "rank [23] of 4 on .* is lost: the link between it and rank [01] on .* is cut"; done
 for r in 2 3; do says err.$r "rank [01] of 4 on .* is lost: the link between it and rank [23] on .* is cut"; done
-says err "has waited for .* s at the latest; 4 s after its link was cut, if it is (HALAY_LINK_PATIENCE)"
+says err "has waited for .* s at the latest; 4\.0 s after its link was cut, if it is (HALAY_LINK_PATIENCE)"
 nothing_left

@@ -78,7 +78,7 @@ def test_late_rank(nranks, tmp_path):
         lines = [part for part in text.splitlines() if start in part]
         assert bool(lines) == (rank == last), text
     for line in lines:
-        place = rf"rank \d has waited for it for [\d.]+ s \(\S*{HERE}:{named}\)"
+        place = rf"rank \d has waited for [\d.]+ s \(\S*{HERE}:{named}\)"
         assert re.search(place, line), line
         before = rf"submitted it before, first at \S*{HERE}:{named}"
         assert re.search(before, line), line

@@ -303,7 +303,7 @@ static void lonely(struct rank *rank)
             CHECK(rc == HALAY_ETIMEOUT, "%d: %s", rc, text);
             CHECK(cpu < took / 4, "waiting for %.3f s took %.3f s of CPU", took, cpu);
             halay_trainer_release(rank->trainer, ticket);
-            snprintf(want, sizeof(want), " waited for %.3g s; not submitted by rank %d (", deadline,
+            snprintf(want, sizeof(want), " waited for %.1f s; not submitted by rank %d (", deadline,
                      last);
             CHECK(strstr(text, "'lonely'") && strstr(text, want), "%s", text);
             CHECK(took > deadline * 0.5 && took < deadline + 3, "after %.3f s", took);

@@ -126,7 +126,7 @@ static void late(struct rank *rank)
     meet(rank);
     char *text = printed();
     for (int r = 0; r < rank->nranks; r++) {
-        want(text, r, "has waited for it for", r == 1, r == 1 ? 12 : 0);
+        want(text, r, "has waited for", r == 1, r == 1 ? 12 : 0);
         want(text, r, "(train.py:4", r == 1, r == 1 ? 12 : 0);
         want(text, r, "submitted it before, first at train.py:41", r == 1, r == 1 ? 12 : 0);
         want(text, r, "never.py", 0, 0);

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Part of check-layers: pure parts of src/, and headers of the core. A pure part has no clock, no
+memory and no log of its own, so of the C library it uses little."""
+
+import re
+
+from layers_symbols import object_symbols
+
+HEADER_LINES, HEADER_FUNCTIONS = 300, 40
+PURE = ("src/waits/",)
+HEADERS = {f"<{name}.h>" for name in ("stdarg", "stdbool", "stddef", "stdint", "stdio", "string")}
+# And what compilers add.
+CALLS = re.compile(r"_*v?snprintf(_chk)?|_*(mem|str)\w+|__stack_chk_fail|__\w*san\w*|"
+                   r"_GLOBAL_OFFSET_TABLE_")
+
+
+def check_pure_include(path, line, target):
+    if path.startswith(PURE) and not target and line not in HEADERS:
+        yield f"{path}: includes {line}: a pure part may include {', '.join(sorted(HEADERS))}"
+
+
+def check_pure_objects(build):
+    for part in PURE:
+        found = {o.name: object_symbols(o) for o in sorted((build / part).rglob("*.o"))}
+        own = {symbol for defined, _ in found.values() for symbol in defined}
+        for name, (_, needs) in found.items():
+            for symbol in sorted(s for s in needs - own if not CALLS.fullmatch(s)):
+                yield f"{part}{name[:-2]} uses {symbol}, and is a pure part"
+
+
+def check_header(root, path):
+    """A header of the core belongs to one part of it, so it is short."""
+    lines = (root / path).read_text().splitlines()
+    functions = sum(bool(re.match(r"[a-z].*\w\(", line)) for line in lines)
+    if len(lines) > HEADER_LINES or functions > HEADER_FUNCTIONS:
+        yield (f"{path}: {len(lines)} lines and {functions} functions: {HEADER_LINES} and "
+               f"{HEADER_FUNCTIONS} at most")
