@@ -15,11 +15,12 @@
 #include <unistd.h>
 
 #include "../../proc/proc.h"
+#include "../../src/waits/text.h"
+#include "../../src/waits/waits.h"
 #include "tcp.h"
 #include <hly_build.h>
 
 #define MAGIC 0x313048544147484cull /* "LHGATH01" on a little-endian machine */
-#define S     1000000000ull
 
 enum { NAP_MIN_NS = 50000, NAP_MAX_NS = 5000000 };
 
@@ -99,29 +100,30 @@ static bool is_late(const struct gather *g)
     return hly_boot_now_ns() >= g->end_ns;
 }
 
-static void remind(const struct gather *g, uint64_t *notice_ns)
+static void remind(const struct gather *g, struct hly_notices *notices)
 {
     const uint64_t now = hly_boot_now_ns();
-    if (g->own->rank > 1 || now < g->begin_ns + *notice_ns || now >= g->end_ns)
+    char text[256];
+    struct hly_line line = hly_line(text, sizeof text);
+    if (g->own->rank > 1 || !hly_notices_give(notices, now))
         return;
-    *notice_ns *= 2;
-    hly_boot_say(g->log, 1,
-                 "halay_init has waited for %.1f s: the program's allgather of %d ranks has not "
-                 "ended on rank %d. If that stays so it ends with an error in %.0f s",
-                 (double)(now - g->begin_ns) / 1e9, g->own->nranks, g->own->rank,
-                 (double)(g->end_ns - now) / 1e9);
+    hly_line_waited(&line, now - g->begin_ns, "halay_init");
+    hly_line_put(&line, ": the program's allgather of %d ranks has not ended on rank %d",
+                 g->own->nranks, g->own->rank);
+    hly_line_until(&line, HLY_ENDS, g->end_ns, now);
+    hly_boot_say(g->log, 1, "%s", text);
 }
 
 /* What its test says: 1 if it has ended; 0: its time is over; else its code. */
 static int await(const struct gather *g, void *request)
 {
-    uint64_t notice_ns = S;
+    struct hly_notices notices = {g->begin_ns, HLY_FIRST_NOTICE_NS, 0};
     long nap_ns = NAP_MIN_NS;
     int done = g->given->test(request);
     while (!done && !is_late(g)) {
         nanosleep(&(struct timespec){0, nap_ns}, NULL);
         nap_ns = nap_ns * 2 < NAP_MAX_NS ? nap_ns * 2 : NAP_MAX_NS;
-        remind(g, &notice_ns);
+        remind(g, &notices);
         done = g->given->test(request);
     }
     return done;
