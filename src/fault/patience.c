@@ -319,7 +319,7 @@ static int speaker(struct hly_patience *p, const struct waiting *w)
     for (int s = 0; s < comm->rank; s++) {
         const struct hly_awaited *a = find(p, s);
         if (!hly_peer_is_dead(comm, s) && !(a && is_missing(a, w->now)) &&
-            !(w->accord && hly_accord_has(w->accord->failed, s)))
+            !(w->accord && hly_set_has(hly_agreement_set(w->accord->is, HLY_SET_FAILED), s)))
             return s;
     }
     return comm->rank;
@@ -544,10 +544,10 @@ static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns
         if (p->awaited[i].awaited)
             examine(w->comm, p, &p->awaited[i], now);
     look_for_dead(w, p);
-    if (w->call ? w->call->state == HLY_RUNNING : !w->accord->decided)
+    if (w->call ? w->call->state == HLY_RUNNING : !w->accord->ended)
         speak(w, p);
     for (int i = 0; i < HLY_AWAITED_MOST; i++)
-        if (w->call ? w->call->state != HLY_COMPLETE : !w->accord->decided)
+        if (w->call ? w->call->state != HLY_COMPLETE : !w->accord->ended)
             judge(w, &p->awaited[i]);
 }
 
