@@ -75,6 +75,12 @@ bool hly_agreement_awaits(const agreement_t *a, int rank)
            !is_in(a, HLY_SET_TAKEN, rank);
 }
 
+/* Who has taken a value goes by that; it has given up others in haste. */
+bool hly_agreement_refuses(const agreement_t *a, int rank)
+{
+    return a->call && is_in(a, a->ballot ? HLY_SET_WITHOUT : HLY_SET_REFUSED, rank);
+}
+
 static bool awaits_any(const agreement_t *a)
 {
     for (int r = 0; r < a->nranks; r++)
@@ -200,6 +206,8 @@ void hly_agreement_note(agreement_t *a, int rank, bool silent)
     add(a, HLY_SET_FAILED, rank);
     if (silent)
         add(a, HLY_SET_ABSENT, rank);
+    if (silent && !a->ballot)
+        add(a, HLY_SET_REFUSED, rank);
 }
 
 /* ---------------------------------------------------------------- messages in */
@@ -258,6 +266,17 @@ static void heard(agreement_t *a, int from, const message_t *m, sink_t *sink)
     hly_agreement_go_on(a, sink);
 }
 
+/* Whom the sender has given up. */
+static void learn(agreement_t *a, const message_t *m)
+{
+    const uint64_t me = 1ull << (a->rank % 64);
+    for (uint32_t i = 0; i < hly_set_words(a->nranks); i++) {
+        const uint64_t failed = m->failed[i] & ~(i == (uint32_t)a->rank / 64 ? me : 0);
+        set_of(a, HLY_SET_FAILED)[i] |= failed;
+        set_of(a, HLY_SET_REFUSED)[i] |= m->ballot ? 0 : failed;
+    }
+}
+
 void hly_agreement_heard(agreement_t *a, int from, const message_t *m, sink_t *sink)
 {
     if (m->what == HLY_AGREE_LEFT_OUT) {
@@ -271,11 +290,10 @@ void hly_agreement_heard(agreement_t *a, int from, const message_t *m, sink_t *s
         take(a, m);
         decide(a, sink);
     } else if (!is_in(a, HLY_SET_FAILED, from)) {
-        uint64_t *failed = set_of(a, HLY_SET_FAILED);
-        for (uint32_t i = 0; i < hly_set_words(a->nranks); i++)
-            failed[i] |= m->failed[i];
-        failed[a->rank / 64] &= ~(1ull << (a->rank % 64));
+        learn(a, m);
         heard(a, from, m, sink);
+    } else if (hly_agreement_refuses(a, from)) {
+        tell(a, sink, from, HLY_AGREE_LEFT_OUT);
     }
 }
 
@@ -288,12 +306,9 @@ void hly_agreement_late(agreement_t *a, sink_t *sink)
         return;
     a->wait = HLY_WAIT_LONG;
     if (c != a->rank || !a->ballot) {
-        uint64_t *silent = set_of(a, HLY_SET_ABSENT);
         for (int r = 0; r < a->nranks; r++)
-            if (hly_agreement_awaits(a, r))
-                silent[r / 64] |= 1ull << (r % 64);
-        for (uint32_t i = 0; i < hly_set_words(a->nranks); i++)
-            set_of(a, HLY_SET_FAILED)[i] |= silent[i];
+            if (c == a->rank ? is_other(a, r) && !is_in(a, HLY_SET_HEARD, r) : r == c)
+                hly_agreement_note(a, r, true);
     } else {
         a->late = true; /* what is proposed is all that can be decided */
     }

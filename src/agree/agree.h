@@ -38,9 +38,10 @@ enum hly_agreement_wait {
 
 enum { /* the sets of a state */
        HLY_SET_FAILED,
-       HLY_SET_ABSENT, /* those of `failed` that this rank itself has found silent */
-       HLY_SET_HEARD,  /* their contributions are here */
-       HLY_SET_TAKEN,  /* they have taken what this rank has proposed */
+       HLY_SET_ABSENT,  /* those of them that this rank itself has found silent */
+       HLY_SET_REFUSED, /* those that were given up for good, and are told so when they speak */
+       HLY_SET_HEARD,   /* their contributions are here */
+       HLY_SET_TAKEN,   /* they have taken what this rank has proposed */
        HLY_SET_WITHOUT,
        HLY_SETS
 };
@@ -98,6 +99,8 @@ void hly_agreement_init(struct hly_agreement *a, int nranks, int rank);
 
 /* The lowest rank that has not failed as far as this one knows. */
 int hly_agreement_coordinator(const struct hly_agreement *a);
+/* Is that rank told, if it speaks, that the others go on without it? */
+bool hly_agreement_refuses(const struct hly_agreement *a, int rank);
 /* Is that rank waited for? */
 bool hly_agreement_awaits(const struct hly_agreement *a, int rank);
 /* Can a peer have sent that? Others are not to be handed over. */
