@@ -98,6 +98,7 @@ static void tell(const agreement_t *a, sink_t *sink, int to, enum hly_agreement_
                          .flag = a->ballot ? a->value_flag : a->flag,
                          .code = a->ballot ? a->value_code : a->code,
                          .ballot = a->ballot,
+                         .hasty = a->hasty,
                          .failed = hly_agreement_set(a, HLY_SET_FAILED),
                          .without = hly_agreement_set(a, HLY_SET_WITHOUT)};
     sink->send(sink->arg, to, &m);
@@ -122,6 +123,12 @@ void hly_agreement_ask(const agreement_t *a, sink_t *sink)
 
 /* ---------------------------------------------------------------- its course */
 
+static void wait_for(agreement_t *a, enum hly_agreement_wait wait)
+{
+    a->wait = (uint8_t)wait;
+    a->soon = wait != HLY_WAIT_LONG;
+}
+
 static void decide(agreement_t *a, sink_t *sink)
 {
     if (is_in(a, HLY_SET_WITHOUT, a->rank)) {
@@ -138,7 +145,7 @@ static void decide(agreement_t *a, sink_t *sink)
 
 static void propose(agreement_t *a, sink_t *sink)
 {
-    a->wait = a->ballot ? HLY_WAIT_SHORT : HLY_WAIT_LONG;
+    wait_for(a, a->ballot ? HLY_WAIT_SHORT : HLY_WAIT_LONG);
     if (!a->ballot) {
         a->value_flag = a->flag;
         a->value_code = a->code;
@@ -158,13 +165,13 @@ static void lead(agreement_t *a, sink_t *sink)
     if (!a->leads) {
         a->leads = true;
         a->late = false;
-        a->wait = HLY_WAIT_LONG;
+        wait_for(a, HLY_WAIT_LONG);
         tell_all(a, sink, HLY_AGREE_ASK);
     }
     if (!a->proposed) {
         const bool missing = awaits_any(a);
         if (missing && a->ballot)
-            a->wait = a->wait == HLY_WAIT_LONG ? HLY_WAIT_SHORT : HLY_WAIT_SOONER;
+            wait_for(a, a->wait == HLY_WAIT_LONG ? HLY_WAIT_SHORT : HLY_WAIT_SOONER);
         if (missing && !a->late)
             return;
         propose(a, sink);
@@ -182,7 +189,7 @@ void hly_agreement_go_on(agreement_t *a, sink_t *sink)
         lead(a, sink);
     } else if (a->told != c) {
         a->told = c;
-        a->wait = a->ballot ? HLY_WAIT_SHORT : HLY_WAIT_LONG;
+        wait_for(a, a->ballot ? HLY_WAIT_SHORT : HLY_WAIT_LONG);
         tell(a, sink, c, HLY_AGREE_GIVE);
     }
 }
@@ -206,7 +213,7 @@ void hly_agreement_note(agreement_t *a, int rank, bool silent)
     add(a, HLY_SET_FAILED, rank);
     if (silent)
         add(a, HLY_SET_ABSENT, rank);
-    if (silent && !a->ballot)
+    if (silent && !a->hasty)
         add(a, HLY_SET_REFUSED, rank);
 }
 
@@ -262,18 +269,19 @@ static void heard(agreement_t *a, int from, const message_t *m, sink_t *sink)
     if (m->what == HLY_AGREE_TAKEN && m->ballot == (uint32_t)a->rank + 1)
         add(a, HLY_SET_TAKEN, from);
     if (from == c) /* it is there */
-        a->wait = HLY_WAIT_LONG;
+        wait_for(a, HLY_WAIT_LONG);
     hly_agreement_go_on(a, sink);
 }
 
 /* Whom the sender has given up. */
 static void learn(agreement_t *a, const message_t *m)
 {
+    a->hasty |= m->hasty;
     const uint64_t me = 1ull << (a->rank % 64);
     for (uint32_t i = 0; i < hly_set_words(a->nranks); i++) {
         const uint64_t failed = m->failed[i] & ~(i == (uint32_t)a->rank / 64 ? me : 0);
         set_of(a, HLY_SET_FAILED)[i] |= failed;
-        set_of(a, HLY_SET_REFUSED)[i] |= m->ballot ? 0 : failed;
+        set_of(a, HLY_SET_REFUSED)[i] |= m->hasty ? 0 : failed;
     }
 }
 
@@ -304,7 +312,8 @@ void hly_agreement_late(agreement_t *a, sink_t *sink)
     const int c = hly_agreement_coordinator(a);
     if (!a->entered || hly_agreement_is_over(a))
         return;
-    a->wait = HLY_WAIT_LONG;
+    a->hasty |= c != a->rank && a->soon;
+    wait_for(a, HLY_WAIT_LONG);
     if (c != a->rank || !a->ballot) {
         for (int r = 0; r < a->nranks; r++)
             if (c == a->rank ? is_other(a, r) && !is_in(a, HLY_SET_HEARD, r) : r == c)

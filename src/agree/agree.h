@@ -25,6 +25,7 @@ struct hly_agreement_message {
     int call; /* what the sender has called it for: not 0 */
     int32_t flag, code;
     uint32_t ballot; /* 1 + the coordinator that has proposed this value; 0: it is a contribution */
+    bool hasty;      /* the short timer has given up one of `failed`: it may be well */
     const uint64_t *failed, *without; /* sets: known to have failed; left out of the value */
 };
 
@@ -56,6 +57,8 @@ struct hly_agreement {
     bool leads;         /* this rank coordinates: all before it have failed */
     bool proposed;      /* and has proposed the value */
     bool late;          /* and waits for silent ranks no more */
+    bool soon;          /* the timer is a short one */
+    bool hasty;         /* it has given up a coordinator */
     uint8_t wait;       /* enum hly_agreement_wait: of the events since it was last cleared */
     int32_t flag, code; /* of the contributions so far */
     uint32_t ballot;    /* 1 + the coordinator that has proposed the value; 0: none has */

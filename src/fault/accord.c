@@ -139,8 +139,12 @@ static void post(void *arg, int to, const struct hly_agreement_message *m)
 {
     const struct post *p = arg;
     const uint32_t n = hly_set_words(p->comm->nranks);
-    struct hly_accord_wire wire = {
-        .what = m->what, .call = m->call, .flag = m->flag, .code = m->code, .ballot = m->ballot};
+    struct hly_accord_wire wire = {.what = m->what,
+                                   .call = m->call,
+                                   .flag = m->flag,
+                                   .code = m->code,
+                                   .ballot = m->ballot,
+                                   .hasty = m->hasty};
     if (m->what == HLY_AGREE_LEFT_OUT && !may_tell(p, to))
         return;
     memcpy(wire.sets, m->failed, n * sizeof(*wire.sets));
@@ -358,6 +362,7 @@ void hly_accord_heard(halay_comm_t *comm, const struct hly_header *h,
                                             .flag = wire->flag,
                                             .code = wire->code,
                                             .ballot = wire->ballot,
+                                            .hasty = wire->hasty != 0,
                                             .failed = wire->sets,
                                             .without = wire->sets + hly_set_words(comm->nranks)};
     if (!x || !hly_agreement_is_sound(comm->nranks, &m) || m.call < HLY_CALL_AGREE ||
