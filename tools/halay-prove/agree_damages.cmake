@@ -28,8 +28,8 @@ macro(damage what from to)
     "${damaged_names}${damaged_text}
 #include \"agree_world.h\"
 extern const hly_agreement_ops_t hly_damaged_${number};
-const hly_agreement_ops_t hly_damaged_${number} = {\"${what}\", hly_agreement_enter, hly_agreement_note,
-  hly_agreement_go_on, hly_agreement_heard, hly_agreement_ask, hly_agreement_late};
+const hly_agreement_ops_t hly_damaged_${number} = {\"${what}\", hly_agreement_refuses, hly_agreement_enter,
+  hly_agreement_note, hly_agreement_go_on, hly_agreement_heard, hly_agreement_ask, hly_agreement_late};
 ")
   list(APPEND DAMAGED ${CMAKE_CURRENT_BINARY_DIR}/damaged/damage${number}.c)
   string(APPEND damages_declared "extern const hly_agreement_ops_t hly_damaged_${number};\n")
@@ -47,7 +47,7 @@ damage("a value is not taken over" "    if (m->ballot)
     else" "    if (!m->ballot)")
 damage("the failed of others are not learnt" "set_of(a, HLY_SET_FAILED)[i] |= failed;" ";")
 damage("who asks after the decision gets no answer" "if (m->what < HLY_AGREE_DECIDED && !a->left_out)" "if (false)")
-damage("who is given up for good gets no answer" "} else if (hly_agreement_refuses(a, from)) {" "} else if (false) {")
+damage("who is given up for good gets no answer" "    return a->call && is_in(" "    return false && is_in(")
 damage("who is given up in haste is told so" "a->hasty |= c != a->rank && a->soon;" ";")
 damage("all were given up in haste" "|= m->hasty ? 0 : failed;" "|= 0;")
 damage("no deadline for a coordinator" ": r == c)" ": false)")

@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-const hly_agreement_ops_t hly_sound = {"src/agree", hly_agreement_enter, hly_agreement_note,
-                                       hly_agreement_go_on, hly_agreement_heard,
-                                       hly_agreement_ask, hly_agreement_late};
+const hly_agreement_ops_t hly_sound = {
+    "src/agree",         hly_agreement_refuses, hly_agreement_enter, hly_agreement_note,
+    hly_agreement_go_on, hly_agreement_heard,   hly_agreement_ask,   hly_agreement_late};
 
 static uint64_t bit(uint32_t rank)
 {
@@ -80,7 +80,8 @@ uint64_t hly_world_hash(const hly_world_t *w)
     for (uint32_t i = 0; i < w->nflights; i++) {
         const hly_flight_t *f = &w->flights[i];
         uint64_t *link = &links[f->from * 4 + f->to];
-        *link = mix(*link + 1, f->what | f->hasty << 4 | f->call << 8 | (uint64_t)(uint32_t)f->flag << 16);
+        *link = mix(*link + 1,
+                    f->what | f->hasty << 4 | f->call << 8 | (uint64_t)(uint32_t)f->flag << 16);
         *link = mix(*link, f->ballot | f->failed << 8 | f->without << 16 |
                                (uint64_t)(uint32_t)f->code << 32);
     }
@@ -124,17 +125,17 @@ static void send(void *arg, int to, const struct hly_agreement_message *m)
     }
     const bool has_value = m->what == HLY_AGREE_PROPOSE || m->what == HLY_AGREE_DECIDED ||
                            m->what == HLY_AGREE_GIVE; /* others bear it for nothing */
-    w->flights[w->nflights++] = (hly_flight_t){
-        .from = (uint8_t)s->rank,
-        .to = (uint8_t)to,
-        .what = (uint8_t)m->what,
-        .call = (uint8_t)m->call,
-        .hasty = m->hasty && m->what < HLY_AGREE_DECIDED,
-        .flag = has_value ? m->flag : 0,
-        .code = has_value ? m->code : 0,
-        .ballot = has_value || m->what == HLY_AGREE_TAKEN ? m->ballot : !!m->ballot,
-        .failed = m->what < HLY_AGREE_DECIDED ? *m->failed : 0,
-        .without = has_value ? *m->without : 0};
+    w->flights[w->nflights++] =
+        (hly_flight_t){.from = (uint8_t)s->rank,
+                       .to = (uint8_t)to,
+                       .what = (uint8_t)m->what,
+                       .call = (uint8_t)m->call,
+                       .hasty = m->hasty && m->what < HLY_AGREE_DECIDED,
+                       .flag = has_value ? m->flag : 0,
+                       .code = has_value ? m->code : 0,
+                       .ballot = has_value || m->what == HLY_AGREE_TAKEN ? m->ballot : !!m->ballot,
+                       .failed = m->what < HLY_AGREE_DECIDED ? *m->failed : 0,
+                       .without = has_value ? *m->without : 0};
 }
 
 /* Takes the first message of the pair out; false: there is none. */
@@ -185,8 +186,9 @@ static void forget(hly_world_t *w)
     for (uint32_t i = 0; i < w->nflights; i++) {
         const hly_flight_t *f = &w->flights[i];
         const struct hly_agreement *to = hly_world_rank(w, f->to);
-        const bool idle = (w->dead & bit(f->to)) || to->left_out ||
-                          (to->decided && (f->what == HLY_AGREE_DECIDED || (w->dead & bit(f->from))));
+        const bool idle =
+            (w->dead & bit(f->to)) || to->left_out ||
+            (to->decided && (f->what == HLY_AGREE_DECIDED || (w->dead & bit(f->from))));
         if (!idle) {
             w->flights[kept++] = *f;
         }
@@ -221,7 +223,7 @@ static bool may_be_silent(const hly_world_t *w, uint32_t rank, uint32_t to, uint
         *away |= bit(rank);
         return (uint32_t)__builtin_popcountll(*away) <= w->limits.away;
     }
-    if ((set(w, rank, HLY_SET_FAILED) & bit(to)) && !hly_agreement_refuses(a, (int)to) &&
+    if ((set(w, rank, HLY_SET_FAILED) & bit(to)) && !w->ops->refuses(a, (int)to) &&
         !is_under_way(w, to, rank)) {
         return true;
     }
@@ -260,7 +262,7 @@ static bool asks_again(const hly_world_t *w, uint32_t rank)
     for (uint32_t x = 0; x < w->nranks && a->leads && !is_over(w, rank); x++) {
         const struct hly_agreement *other = hly_world_rank(w, x);
         if (hly_agreement_awaits(a, (int)x) && !is_dead(w, x) && !other->left_out &&
-            (other->decided || hly_agreement_refuses(other, (int)rank)) && !is_under_way(w, rank, x) &&
+            (other->decided || w->ops->refuses(other, (int)rank)) && !is_under_way(w, rank, x) &&
             !is_under_way(w, x, rank)) {
             return true;
         }
@@ -311,8 +313,8 @@ uint32_t hly_world_events(const hly_world_t *w, hly_world_event_t events[])
         if (!(seen[f->to] & bit(f->from))) {
             seen[f->to] |= bit(f->from);
             /* Who has ended listens within a deadline, and not soon. */
-            const bool listens = is_over(w, f->to) && is_active(w, f->from) &&
-                                 !hly_world_rank(w, f->from)->soon;
+            const bool listens =
+                is_over(w, f->to) && is_active(w, f->from) && !hly_world_rank(w, f->from)->soon;
             add(events, &n, HLY_HEARS, f->to, f->from, is_active(w, f->to) || listens);
         }
     }
@@ -358,9 +360,9 @@ static void check_value(hly_world_t *w, uint32_t rank)
         }
         /* What a rank has decided that has died since binds the others if nobody was silent. */
         const bool bound = !is_dead(w, r) || !(w->slow | w->away | w->hasty);
-        if (other->decided && bound && (other->value_flag != a->value_flag ||
-                               other->value_code != a->value_code ||
-                               set(w, r, HLY_SET_WITHOUT) != without)) {
+        if (other->decided && bound &&
+            (other->value_flag != a->value_flag || other->value_code != a->value_code ||
+             set(w, r, HLY_SET_WITHOUT) != without)) {
             w->complaint = "two ranks have decided different values";
         }
     }
@@ -397,7 +399,7 @@ void hly_world_apply(hly_world_t *w, const hly_world_event_t *e)
         return;
     }
     if (e->what == HLY_CALLS) {
-        w->ops->enter(a, w->calls_other & bit(e->a) ? 2 : 1, (int32_t)~(UINT32_C(1) << e->a % 32));
+        w->ops->enter(a, w->calls_other & bit(e->a) ? 2 : 1, (int32_t) ~(UINT32_C(1) << e->a % 32));
         for (uint32_t r = 0; r < w->nranks; r++) {
             if (w->known[e->a] & bit(r)) {
                 w->ops->note(a, (int)r, false);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agree_world.h - a group of ranks in one agreement (src/agree), with the messages between them, and
- * all that can happen to it: docs/agreements.md has the assumptions.
+ * agree_world.h - a group of ranks in one agreement (src/agree), with the messages between them,
+ * and all that can happen to it: docs/agreements.md has the assumptions.
  */
 #ifndef HALAY_PROVE_AGREE_WORLD_H
 #define HALAY_PROVE_AGREE_WORLD_H
@@ -13,6 +13,7 @@ enum { HLY_WORLD_RANKS = 64, HLY_WORLD_FLIGHTS = 16384, HLY_WORLD_EVENTS = 8192 
 /* The functions of src/agree/agree.c, or those of a damaged copy. */
 typedef struct hly_agreement_ops {
     const char *name; /* what is damaged */
+    bool (*refuses)(const struct hly_agreement *, int);
     void (*enter)(struct hly_agreement *, int, int32_t);
     void (*note)(struct hly_agreement *, int, bool);
     void (*go_on)(struct hly_agreement *, const struct hly_agreement_sink *);
@@ -25,12 +26,12 @@ typedef struct hly_agreement_ops {
 extern const hly_agreement_ops_t hly_sound;
 
 typedef enum hly_happening {
-    HLY_CALLS = 'c',  /* rank a calls */
-    HLY_HEARS = 'h',  /* rank a hears the next message of rank b */
-    HLY_DIES = 'd',   /* rank a dies */
-    HLY_FINDS = 'f',  /* rank a finds rank b dead; what was under way from there is lost */
-    HLY_ASKS = 'a',   /* rank a, who coordinates, asks again */
-    HLY_CLOCK = 't'   /* the timer of rank a is due */
+    HLY_CALLS = 'c', /* rank a calls */
+    HLY_HEARS = 'h', /* rank a hears the next message of rank b */
+    HLY_DIES = 'd',  /* rank a dies */
+    HLY_FINDS = 'f', /* rank a finds rank b dead; what was under way from there is lost */
+    HLY_ASKS = 'a',  /* rank a, who coordinates, asks again */
+    HLY_CLOCK = 't'  /* the timer of rank a is due */
 } hly_happening_t;
 
 typedef struct hly_world_event {
@@ -54,12 +55,12 @@ typedef struct hly_world {
     hly_limits_t limits;
     uint32_t nranks, nflights;
     uint64_t dead;
-    uint64_t slow; /* lives, and was found silent in the agreement: stopped, or slow */
-    uint64_t away; /* and one that had not called */
+    uint64_t slow;        /* lives, and was found silent in the agreement: stopped, or slow */
+    uint64_t away;        /* and one that had not called */
     uint64_t calls_other; /* they call another function than the others */
-    uint64_t known[HLY_WORLD_RANKS];  /* the dead that each rank knows of */
+    uint64_t known[HLY_WORLD_RANKS]; /* the dead that each rank knows of */
     uint64_t room[HLY_WORLD_RANKS][14];
-    bool hasty; /* a short timer was due */
+    bool hasty;            /* a short timer was due */
     bool quiet;            /* prints nothing */
     const char *complaint; /* what has gone wrong, or NULL */
     hly_flight_t flights[HLY_WORLD_FLIGHTS];
