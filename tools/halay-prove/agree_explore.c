@@ -344,7 +344,7 @@ static void tell_stories(hly_count_t *count)
 static const struct bounds {
     uint32_t nranks;
     hly_limits_t limits;
-    bool by_hand; /* takes minutes */
+    bool by_hand; /* not all is well there: docs/agreements.md */
 } bounds[] = {{2, {2, 1, 1}, false}, {3, {2, 0, 0}, false}, {3, {2, 1, 0}, false},
               {3, {2, 0, 1}, false}, {3, {0, 1, 1}, false}, {4, {0, 0, 0}, false},
               {4, {1, 0, 0}, false}, {4, {0, 0, 1}, false}, {4, {0, 1, 0}, false},

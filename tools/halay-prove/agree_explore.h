@@ -6,7 +6,7 @@
 #include "agree_world.h"
 #include "prove.h"
 
-/* All states of up to four ranks, those that take minutes too if `all`; and drawn runs. */
+/* All states of up to four ranks, those where faults are known too if `all`; and drawn runs. */
 void hly_explore(bool all, uint32_t random, uint64_t seed, hly_count_t *count);
 
 /* Each damaged copy has to be refused. `loud`: with its counter-example. */
