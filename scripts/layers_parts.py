@@ -3,11 +3,12 @@
 memory and no log of its own, so of the C library it uses little."""
 
 import re
+from pathlib import Path
 
 from layers_symbols import object_symbols
 
 HEADER_LINES, HEADER_FUNCTIONS = 300, 40
-PURE = ("src/waits/",)
+PURE = ("src/agree/", "src/waits/")
 HEADERS = {f"<{name}.h>" for name in ("stdarg", "stdbool", "stddef", "stdint", "stdio", "string")}
 # And what compilers add.
 CALLS = re.compile(r"_*v?snprintf(_chk)?|_*(mem|str)\w+|__stack_chk_fail|__\w*san\w*|"
@@ -21,7 +22,8 @@ def check_pure_include(path, line, target):
 
 def check_pure_objects(build):
     for part in PURE:
-        found = {o.name: object_symbols(o) for o in sorted((build / part).rglob("*.o"))}
+        objects = (o for o in sorted((build / "src").rglob("*.o")) if Path(part).name in o.parts)
+        found = {o.name: object_symbols(o) for o in objects}
         own = {symbol for defined, _ in found.values() for symbol in defined}
         for name, (_, needs) in found.items():
             for symbol in sorted(s for s in needs - own if not CALLS.fullmatch(s)):

@@ -39,12 +39,11 @@ int halay_comm_failed(halay_comm_t *handle, int ranks[], int *n)
     return HALAY_OK;
 }
 
-/* The context is locked. *value: what was agreed on, or NULL. */
+/* The context is locked. *value: what was agreed on, if there is no error. */
 static int agree(halay_comm_t *comm, enum hly_accord_call call, int32_t flag,
-                 const struct hly_accord_value **value)
+                 struct hly_accord_value *value)
 {
     char text[192];
-    *value = NULL;
     if (comm->group_open)
         return hly_fault_alone(comm, HALAY_ESTATE, "a group of calls was begun and not ended");
     hly_exec_listen(comm->context); /* the others may have gone on without this rank, and left */
@@ -57,21 +56,19 @@ static int agree(halay_comm_t *comm, enum hly_accord_call call, int32_t flag,
                                                     "failed; use smaller communicators");
     hly_wait_until(comm->context, hly_accord_is_over, comm);
     rc = hly_accord_end(comm, value, text);
-    if (rc)
-        *value = NULL;
     return rc ? hly_fault_alone(comm, rc, text) : HALAY_OK;
 }
 
 int halay_comm_agree(halay_comm_t *handle, int *flag)
 {
     halay_comm_t *comm;
-    const struct hly_accord_value *value;
+    struct hly_accord_value value;
     int rc = flag ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
     if (rc)
         return rc;
     rc = agree(comm, HLY_CALL_AGREE, *flag, &value);
-    if (value)
-        *flag = value->flag;
+    if (!rc)
+        *flag = value.flag;
     hly_unlock(comm->context);
     return rc;
 }
@@ -85,7 +82,7 @@ static int make(halay_comm_t *comm, const struct hly_accord_value *value, halay_
     if (!world)
         return HALAY_ENOMEM;
     for (int r = 0; r < comm->nranks; r++) {
-        if (hly_accord_has(value->without, r))
+        if (hly_set_has(value->without, r))
             continue;
         rank = r == comm->rank ? n : rank;
         world[n++] = hly_comm_world_rank(comm, r);
@@ -116,17 +113,14 @@ static void note_mended(halay_context_t *context)
 int halay_comm_shrink(halay_comm_t *handle, halay_comm_t **survivors)
 {
     halay_comm_t *comm;
-    const struct hly_accord_value *value;
+    struct hly_accord_value value;
     int rc = survivors ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
     if (rc)
         return rc;
     rc = agree(comm, HLY_CALL_SHRINK, -1, &value);
-    if (value) {
-        const struct hly_accord_value agreed = *value;
-        rc = make(comm, &agreed, survivors);
-        if (!rc)
-            note_mended(comm->context);
-    }
+    rc = rc ? rc : make(comm, &value, survivors);
+    if (!rc)
+        note_mended(comm->context);
     hly_unlock(comm->context);
     return rc;
 }

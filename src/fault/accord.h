@@ -1,35 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accord.h - what the survivors of a communicator agree on: accord.c says how. */
+/* accord.h - what the survivors of a communicator agree on: agree/agree.h, in a communicator. */
 #ifndef HLY_ACCORD_H
 #define HLY_ACCORD_H
 
+#include "agree/agree.h"
 #include "fault/fault.h"
 
 enum hly_accord_call { HLY_CALL_AGREE = 1, HLY_CALL_SHRINK };
 
-struct hly_accord_value { /* what is agreed on */
-    int32_t flag, code;
+struct hly_accord_value { /* what was agreed on */
+    int32_t flag;
     uint64_t without[HLY_ACCORD_WORDS]; /* the ranks that have failed */
 };
 
 /* One agreement, as far as this rank is in it. */
 struct hly_accord {
     uint32_t number;
-    int call;     /* what ranks have called it for; 0: none has yet */
-    bool entered; /* the program has called here */
-    bool decided;
-    bool leads;    /* this rank coordinates: all before it have failed */
-    bool proposed; /* and has proposed `value` */
-    bool late;     /* and does not wait for silent ranks */
-    int told;      /* the coordinator that has this rank's contribution, or -1 */
+    bool ended;
     uint32_t looks;
-    int32_t flag, code; /* of the contributions so far */
-    uint32_t ballot;    /* 1 + the coordinator that has proposed `value`; 0: none has */
-    struct hly_accord_value value;
     uint64_t deadline_ns, ask_ns, started_ns, look_ns;
-    uint64_t recorded; /* its number in the flight record */
-    uint64_t failed[HLY_ACCORD_WORDS], absent[HLY_ACCORD_WORDS]; /* absent: of `failed` */
-    uint64_t heard[HLY_ACCORD_WORDS], acked[HLY_ACCORD_WORDS];
+    uint64_t recorded;        /* its number in the flight record */
+    struct hly_agreement *is; /* behind struct hly_accords */
 };
 
 struct hly_accords {                 /* of a communicator */
@@ -43,8 +34,8 @@ struct hly_accords {                 /* of a communicator */
 int hly_accord_begin(halay_comm_t *comm, enum hly_accord_call call, int32_t flag);
 bool hly_accord_is_over(void *comm);
 /* Of the last one, when it is over. An error is this rank's alone, and text says why; or that of
- * the value, on all ranks. *value is of the communicator. */
-int hly_accord_end(halay_comm_t *comm, const struct hly_accord_value **value, char text[192]);
+ * the value, on all ranks. */
+int hly_accord_end(halay_comm_t *comm, struct hly_accord_value *value, char text[192]);
 /* Is the rank known here to have failed? */
 bool hly_accord_has_failed(const halay_comm_t *comm, int rank);
 
@@ -69,10 +60,5 @@ bool hly_accord_is_made(const halay_comm_t *comm, uint32_t number);
 bool hly_accord_waits(const halay_comm_t *comm);
 /* A rank that is awaited counts as failed. */
 void hly_accord_absent(halay_comm_t *comm, struct hly_accord *accord, int rank);
-
-static inline bool hly_accord_has(const uint64_t set[], int rank)
-{
-    return set[rank / 64] >> (rank % 64) & 1;
-}
 
 #endif

@@ -16,7 +16,7 @@
  * A rank that is in no call gives no word. The judge asks, and ends it without those that do not
  * speak within the grace time. If the judge itself has not spoken by then, it is passed over.
  */
-#include "fault/accord.h"
+#include "agree/agree.h"
 #include "fault/agree.h"
 
 static uint64_t bit_of(int rank)
@@ -49,7 +49,7 @@ static bool is_out(const halay_comm_t *comm, const struct hly_fault *f, int rank
 static int living(const halay_comm_t *comm, const struct hly_fault *f, int from)
 {
     while (from < comm->nranks && from != comm->rank &&
-           (is_out(comm, f, from) || (f && f->passed && !hly_accord_has(f->spoke, from))))
+           (is_out(comm, f, from) || (f && f->passed && !hly_set_has(f->spoke, from))))
         from++;
     return from;
 }
@@ -85,7 +85,7 @@ static void say(halay_comm_t *comm, const struct hly_slot *slot, int to, uint64_
 static bool is_awaited(const halay_comm_t *comm, const struct hly_fault *f, int rank)
 {
     const bool waits = f->absent_ns != UINT64_MAX && hly_now_ns() < f->absent_ns;
-    if (rank == comm->rank || hly_accord_has(f->given, rank) || hly_peer_is_dead(comm, rank) ||
+    if (rank == comm->rank || hly_set_has(f->given, rank) || hly_peer_is_dead(comm, rank) ||
         is_stopped(f, rank))
         return false;
     return waits || !is_out(comm, f, rank);
@@ -110,7 +110,7 @@ static void ask(halay_comm_t *comm, struct hly_slot *slot)
     f->probed = true;
     f->asked = all;
     for (int r = 0; r < comm->nranks; r++)
-        if (all ? is_awaited(comm, f, r) || hly_accord_has(f->given, r)
+        if (all ? is_awaited(comm, f, r) || hly_set_has(f->given, r)
                 : is_awaited(comm, f, r) && is_out(comm, f, r))
             say(comm, slot, r, HLY_JUDGE);
     if (all)
@@ -132,7 +132,7 @@ static bool is_taken(halay_comm_t *comm, struct hly_slot *slot)
     struct hly_fault *f = slot->fault;
     bool taken = true;
     for (int r = 0; r < comm->nranks; r++) {
-        if (!hly_accord_has(f->given, r) || hly_accord_has(f->taken, r) || is_out(comm, f, r))
+        if (!hly_set_has(f->given, r) || hly_set_has(f->taken, r) || is_out(comm, f, r))
             continue;
         if (!f->proposed)
             say(comm, slot, r, HLY_PROPOSED);
@@ -211,7 +211,7 @@ bool hly_judge_is_past(const halay_comm_t *comm, const struct hly_header *h)
 static void tell(halay_comm_t *comm, const struct hly_fault *f, int rank,
                  const struct hly_verdict_wire *v)
 {
-    if (is_linked(comm, rank) || (f && hly_accord_has(f->given, rank) && !is_out(comm, f, rank)))
+    if (is_linked(comm, rank) || (f && hly_set_has(f->given, rank) && !is_out(comm, f, rank)))
         hly_agree_tell(comm, rank, v);
 }
 

@@ -232,7 +232,7 @@ static int speaker(struct hly_patience *p, const struct waiting *w)
     for (int s = 0; s < comm->rank; s++) {
         const struct hly_awaited *a = hly_waits_find(&p->waits, s);
         if (!hly_peer_is_dead(comm, s) && !(a && hly_awaited_is_missing(a, w->now)) &&
-            !(w->accord && hly_accord_has(w->accord->failed, s)))
+            !(w->accord && hly_set_has(hly_agreement_set(w->accord->is, HLY_SET_FAILED), s)))
             return s;
     }
     return comm->rank;
@@ -436,10 +436,10 @@ static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns
         if (p->waits.awaited[i].awaited)
             examine(w->comm, p, &p->waits.awaited[i], now);
     look_for_dead(w, p);
-    if (w->call ? w->call->state == HLY_RUNNING : !w->accord->decided)
+    if (w->call ? w->call->state == HLY_RUNNING : !w->accord->ended)
         speak(w, p);
     for (int i = 0; i < HLY_AWAITED_MOST; i++)
-        if (w->call ? w->call->state != HLY_COMPLETE : !w->accord->decided)
+        if (w->call ? w->call->state != HLY_COMPLETE : !w->accord->ended)
             judge(w, &p->waits.awaited[i]);
 }
 

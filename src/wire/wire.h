@@ -123,21 +123,12 @@ struct hly_hop {
 #define HLY_ACCORD_WORDS 24
 #define HLY_ACCORD_RANKS (64 * HLY_ACCORD_WORDS)
 
-enum hly_accord_what {
-    HLY_ACCORD_GIVE = 1, /* to the coordinator: a contribution */
-    HLY_ACCORD_ASK,      /* from there: I wait for contributions */
-    HLY_ACCORD_PROPOSE,  /* take this value */
-    HLY_ACCORD_TAKEN,    /* it was taken */
-    HLY_ACCORD_DECIDED,  /* it is decided */
-    HLY_ACCORD_LEFT_OUT  /* the others have gone on without you */
-};
-
 struct hly_accord_wire {
-    uint32_t what;
-    int32_t call; /* enum hly_accord_call */
+    uint32_t what; /* enum hly_agreement_what: agree/agree.h */
+    int32_t call;  /* enum hly_accord_call */
     int32_t flag, code;
     uint32_t ballot; /* 1 + the coordinator that has proposed this value; 0: it is a contribution */
-    uint32_t unused;
+    uint32_t hasty;  /* who is in the first set may be well */
     /* Two sets of ranks, as many words each as they need: known to have failed; left out of the
      * value. */
     uint64_t sets[2 * HLY_ACCORD_WORDS];

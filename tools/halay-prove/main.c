@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "../common/printed.h"
+#include "agree_explore.h"
 #include "prove.h"
 
 enum { EXIT_USAGE = 2, MUTANTS_MAX = 10000, ORDERS_MAX = 1000000, FAR_MAX = 10000 };
@@ -17,6 +18,8 @@ static const char usage[] =
     "       halay-prove --all [--list] [--seed S] [--planner NAME]\n"
     "       halay-prove --mutants N [--seed S] [--orders K] [--planner NAME] [--verbose]\n"
     "       halay-prove --selftest\n"
+    "       halay-prove --agreements [--all] [--random N] [--seed S]\n"
+    "       halay-prove --agreements --mutants N [--verbose]\n"
     "\n"
     "Proves every planner's plans for 1 to N ranks (64), in place and not, those with a root for\n"
     "all roots up to 9 ranks and for a few beyond; those that ask which ranks share a node, on\n"
@@ -41,6 +44,11 @@ static const char usage[] =
     "  --seed S        other numbers of ranks, mutants and orders (1); random: by the clock\n"
     "  --orders K      orders of one set of plans, each with zero and with eager buffering (1000)\n"
     "  --verbose       prints the harmless mutants that are refused, and why\n"
+    "  --agreements    goes through all states of 2 to 4 ranks that agree on who has failed, "
+    "while\n"
+    "                  some die or are silent; --random N: and N drawn runs of 5 to 64 ranks;\n"
+    "                  --all: also two faults of four; --mutants N: damaged agreements, of which\n"
+    "                  at least N have to be there, and all to be refused\n"
     "  --selftest      runs plans written by hand, whose outcome is known, through the oracle\n"
     "\n"
     "Exit status: 0, or 1 if anything was refused that must not be, or the other way round.\n";
@@ -133,7 +141,7 @@ static int take_option(hly_options_t *options, const char *option, const char *v
         return 0;
     }
     if (strcmp(option, "--random") == 0) {
-        int rc = parse_number(value, 1, ALL_RANKS, &number);
+        int rc = parse_number(value, 1, UINT32_MAX, &number);
         options->random = (uint32_t)number;
         return rc;
     }
@@ -177,6 +185,11 @@ static int parse(int argc, char **argv, hly_options_t *options)
         if (strcmp(argv[i], "--all") == 0) {
             memset(options->ranks + 1, 1, ALL_RANKS);
             options->far = ALL_FAR;
+            options->all = 1;
+            continue;
+        }
+        if (strcmp(argv[i], "--agreements") == 0) {
+            options->agreements = 1;
             continue;
         }
         if (strcmp(argv[i], "--list") == 0) {
@@ -223,6 +236,19 @@ static void draw_ranks(hly_options_t *options)
     }
 }
 
+static void agreements(const hly_options_t *options, hly_count_t *count)
+{
+    if (options->mutants == 0) {
+        hly_explore(options->all, options->random, options->seed, count);
+        return;
+    }
+    hly_explore_damaged(options->verbose, count);
+    if (count->passed + count->failed < options->mutants) {
+        printf("there are fewer than %u mutants\n", options->mutants);
+        count->failed++;
+    }
+}
+
 static int work(int argc, char **argv)
 {
     static hly_options_t options;
@@ -240,7 +266,9 @@ static int work(int argc, char **argv)
         halay_shape_free(options.shape);
         return count.failed == 0 && count.passed > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
     }
-    if (options.selftest) {
+    if (options.agreements) {
+        agreements(&options, &count);
+    } else if (options.selftest) {
         hly_selftest(&count);
     } else if (options.mutants > 0) {
         hly_campaign(&options, &count);

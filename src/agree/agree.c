@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * agree.c - ranks agree on a flag and on who has failed, also while further ranks fail
+ * (docs/agreements.md, docs/decisions/0078).
+ *
+ * The lowest rank that is not known to have failed coordinates. Each rank gives it its
+ * contribution (GIVE), with all whom it knows to have failed. When it has those of all others it
+ * proposes a value (PROPOSE); when all have taken that (TAKEN), they are told that it is decided
+ * (DECIDED). If it fails, the next one coordinates. A contribution to it has the value that its
+ * sender has taken, if any: then that is what it proposes. A rank that has given up a coordinator
+ * takes nothing from it any more.
+ *
+ * So what any rank has decided all living ones have taken, and nothing else can be proposed. It is
+ * also the reason why a rank that has taken a value need not wait for silent ones: these may have
+ * decided, and be in no call.
+ *
+ * A coordinator says that it waits (ASK), at first to all and then now and then. Whoever has not
+ * been heard of by the deadline counts as failed: a rank that has not called, to the coordinator;
+ * the coordinator, to the others. It is told so (LEFT_OUT), if it ever hears again.
+ */
+#include "agree/agree.h"
+
+#include <string.h>
+
+typedef struct hly_agreement agreement_t;
+typedef struct hly_agreement_message message_t;
+typedef const struct hly_agreement_sink sink_t;
+
+static uint64_t *set_of(agreement_t *a, int which)
+{
+    return a->set + (size_t)(unsigned)which * hly_set_words(a->nranks);
+}
+
+static bool is_in(const agreement_t *a, int which, int rank)
+{
+    return hly_set_has(hly_agreement_set(a, which), rank);
+}
+
+static void add(agreement_t *a, int which, int rank)
+{
+    set_of(a, which)[rank / 64] |= 1ull << (rank % 64);
+}
+
+/* Does it take part, as far as this rank knows, besides this one? */
+static bool is_other(const agreement_t *a, int rank)
+{
+    return rank != a->rank && !is_in(a, HLY_SET_FAILED, rank);
+}
+
+void hly_agreement_init(agreement_t *a, int nranks, int rank)
+{
+    memset(a, 0, hly_agreement_bytes(nranks));
+    a->nranks = nranks;
+    a->rank = rank;
+    a->told = -1;
+    a->flag = -1;
+}
+
+int hly_agreement_coordinator(const agreement_t *a)
+{
+    int rank = 0;
+    while (rank < a->rank && is_in(a, HLY_SET_FAILED, rank))
+        rank++;
+    return rank;
+}
+
+bool hly_agreement_awaits(const agreement_t *a, int rank)
+{
+    const int c = hly_agreement_coordinator(a);
+    if (hly_agreement_is_over(a) || rank == a->rank)
+        return false;
+    if (c != a->rank)
+        return rank == c;
+    return is_other(a, rank) && is_in(a, HLY_SET_HEARD, rank) == a->proposed &&
+           !is_in(a, HLY_SET_TAKEN, rank);
+}
+
+/* Who has taken a value goes by that; it has given up others in haste. */
+bool hly_agreement_refuses(const agreement_t *a, int rank)
+{
+    return a->call && is_in(a, a->ballot ? HLY_SET_WITHOUT : HLY_SET_REFUSED, rank);
+}
+
+static bool awaits_any(const agreement_t *a)
+{
+    for (int r = 0; r < a->nranks; r++)
+        if (hly_agreement_awaits(a, r))
+            return true;
+    return false;
+}
+
+/* ---------------------------------------------------------------- messages out */
+
+static void tell(const agreement_t *a, sink_t *sink, int to, enum hly_agreement_what what)
+{
+    const message_t m = {.what = what,
+                         .call = a->call,
+                         .flag = a->ballot ? a->value_flag : a->flag,
+                         .code = a->ballot ? a->value_code : a->code,
+                         .ballot = a->ballot,
+                         .hasty = a->hasty,
+                         .failed = hly_agreement_set(a, HLY_SET_FAILED),
+                         .without = hly_agreement_set(a, HLY_SET_WITHOUT)};
+    sink->send(sink->arg, to, &m);
+}
+
+static void tell_all(const agreement_t *a, sink_t *sink, enum hly_agreement_what what)
+{
+    for (int r = 0; r < a->nranks; r++)
+        if (is_other(a, r))
+            tell(a, sink, r, what);
+}
+
+void hly_agreement_ask_one(const agreement_t *a, int rank, sink_t *sink)
+{
+    tell(a, sink, rank, HLY_AGREE_ASK);
+}
+
+void hly_agreement_ask(const agreement_t *a, sink_t *sink)
+{
+    tell_all(a, sink, HLY_AGREE_ASK);
+}
+
+/* ---------------------------------------------------------------- its course */
+
+static void wait_for(agreement_t *a, enum hly_agreement_wait wait)
+{
+    a->wait = (uint8_t)wait;
+    a->soon = wait != HLY_WAIT_LONG;
+}
+
+static void decide(agreement_t *a, sink_t *sink)
+{
+    if (is_in(a, HLY_SET_WITHOUT, a->rank)) {
+        a->left_out = true;
+        return;
+    }
+    a->decided = true;
+    if (a->leads)
+        tell_all(a, sink, HLY_AGREE_DECIDED);
+    for (int r = 0; r < a->nranks; r++)
+        if (is_in(a, HLY_SET_WITHOUT, r))
+            tell(a, sink, r, HLY_AGREE_LEFT_OUT);
+}
+
+static void propose(agreement_t *a, sink_t *sink)
+{
+    wait_for(a, a->ballot ? HLY_WAIT_SHORT : HLY_WAIT_LONG);
+    if (!a->ballot) {
+        a->value_flag = a->flag;
+        a->value_code = a->code;
+        memcpy(set_of(a, HLY_SET_WITHOUT), set_of(a, HLY_SET_FAILED),
+               hly_set_words(a->nranks) * sizeof(uint64_t));
+    }
+    a->ballot = (uint32_t)a->rank + 1;
+    a->proposed = true;
+    a->late = false;
+    for (int r = 0; r < a->nranks; r++)
+        if (is_other(a, r) && is_in(a, HLY_SET_HEARD, r))
+            tell(a, sink, r, HLY_AGREE_PROPOSE);
+}
+
+static void lead(agreement_t *a, sink_t *sink)
+{
+    if (!a->leads) {
+        a->leads = true;
+        a->late = false;
+        wait_for(a, HLY_WAIT_LONG);
+        tell_all(a, sink, HLY_AGREE_ASK);
+    }
+    if (!a->proposed) {
+        const bool missing = awaits_any(a);
+        if (missing && a->ballot)
+            wait_for(a, a->wait == HLY_WAIT_LONG ? HLY_WAIT_SHORT : HLY_WAIT_SOONER);
+        if (missing && !a->late)
+            return;
+        propose(a, sink);
+    }
+    if (a->late || !awaits_any(a))
+        decide(a, sink);
+}
+
+void hly_agreement_go_on(agreement_t *a, sink_t *sink)
+{
+    if (!a->entered || hly_agreement_is_over(a))
+        return;
+    const int c = hly_agreement_coordinator(a);
+    if (c == a->rank) {
+        lead(a, sink);
+    } else if (a->told != c) {
+        a->told = c;
+        wait_for(a, a->ballot ? HLY_WAIT_SHORT : HLY_WAIT_LONG);
+        tell(a, sink, c, HLY_AGREE_GIVE);
+    }
+}
+
+static void note_call(agreement_t *a, int call)
+{
+    if (a->call && a->call != call)
+        a->code = -1;
+    a->call = call;
+}
+
+void hly_agreement_enter(agreement_t *a, int call, int32_t flag)
+{
+    a->entered = true;
+    note_call(a, call);
+    a->flag &= flag;
+}
+
+void hly_agreement_note(agreement_t *a, int rank, bool silent)
+{
+    add(a, HLY_SET_FAILED, rank);
+    if (silent)
+        add(a, HLY_SET_ABSENT, rank);
+    if (silent && !a->hasty)
+        add(a, HLY_SET_REFUSED, rank);
+}
+
+/* ---------------------------------------------------------------- messages in */
+
+bool hly_agreement_is_sound(int nranks, const message_t *m)
+{
+    const uint32_t words = hly_set_words(nranks);
+    const int spare = (int)words * 64 - nranks; /* bits that no rank has */
+    const uint64_t none = spare ? ~UINT64_C(0) << (64 - spare) : 0;
+    return m->what >= HLY_AGREE_GIVE && m->what <= HLY_AGREE_LEFT_OUT &&
+           m->ballot <= (uint32_t)nranks && m->code <= 0 && m->call &&
+           (m->ballot || (m->what != HLY_AGREE_PROPOSE && m->what != HLY_AGREE_DECIDED)) &&
+           !((m->failed[words - 1] | m->without[words - 1]) & none);
+}
+
+/* Takes over the value that another rank has taken, if it is of a later coordinator. */
+static void take(agreement_t *a, const message_t *m)
+{
+    if (m->ballot <= a->ballot)
+        return;
+    a->ballot = m->ballot;
+    a->value_flag = m->flag;
+    a->value_code = m->code;
+    memcpy(set_of(a, HLY_SET_WITHOUT), m->without, hly_set_words(a->nranks) * sizeof(uint64_t));
+}
+
+static void heard_give(agreement_t *a, int from, const message_t *m, sink_t *sink)
+{
+    if (a->proposed) { /* one that was not waited for */
+        tell(a, sink, from, HLY_AGREE_PROPOSE);
+        return;
+    }
+    note_call(a, m->call);
+    if (m->ballot)
+        take(a, m);
+    else
+        a->flag &= m->flag;
+    add(a, HLY_SET_HEARD, from);
+}
+
+static void heard(agreement_t *a, int from, const message_t *m, sink_t *sink)
+{
+    const int c = hly_agreement_coordinator(a);
+    if (m->what == HLY_AGREE_GIVE)
+        heard_give(a, from, m, sink);
+    if (m->what == HLY_AGREE_PROPOSE) {
+        if (from != c || m->ballot != (uint32_t)from + 1)
+            return;
+        take(a, m);
+        tell(a, sink, from, HLY_AGREE_TAKEN);
+    }
+    if (m->what == HLY_AGREE_TAKEN && m->ballot == (uint32_t)a->rank + 1)
+        add(a, HLY_SET_TAKEN, from);
+    if (from == c) /* it is there */
+        wait_for(a, HLY_WAIT_LONG);
+    hly_agreement_go_on(a, sink);
+}
+
+/* Whom the sender has given up. */
+static void learn(agreement_t *a, const message_t *m)
+{
+    a->hasty |= m->hasty;
+    const uint64_t me = 1ull << (a->rank % 64);
+    for (uint32_t i = 0; i < hly_set_words(a->nranks); i++) {
+        const uint64_t failed = m->failed[i] & ~(i == (uint32_t)a->rank / 64 ? me : 0);
+        set_of(a, HLY_SET_FAILED)[i] |= failed;
+        set_of(a, HLY_SET_REFUSED)[i] |= m->hasty ? 0 : failed;
+    }
+}
+
+void hly_agreement_heard(agreement_t *a, int from, const message_t *m, sink_t *sink)
+{
+    if (m->what == HLY_AGREE_LEFT_OUT) {
+        a->left_out = true;
+    } else if (hly_agreement_is_over(a)) {
+        if (m->what < HLY_AGREE_DECIDED && !a->left_out)
+            tell(a, sink, from,
+                 is_in(a, HLY_SET_WITHOUT, from) ? HLY_AGREE_LEFT_OUT : HLY_AGREE_DECIDED);
+    } else if (m->what == HLY_AGREE_DECIDED) {
+        a->ballot = 0;
+        take(a, m);
+        decide(a, sink);
+    } else if (!is_in(a, HLY_SET_FAILED, from)) {
+        learn(a, m);
+        heard(a, from, m, sink);
+    } else if (hly_agreement_refuses(a, from)) {
+        tell(a, sink, from, HLY_AGREE_LEFT_OUT);
+    }
+}
+
+/* ---------------------------------------------------------------- time */
+
+void hly_agreement_late(agreement_t *a, sink_t *sink)
+{
+    const int c = hly_agreement_coordinator(a);
+    if (!a->entered || hly_agreement_is_over(a))
+        return;
+    a->hasty |= c != a->rank && a->soon;
+    wait_for(a, HLY_WAIT_LONG);
+    if (c != a->rank || !a->ballot) {
+        for (int r = 0; r < a->nranks; r++)
+            if (c == a->rank ? is_other(a, r) && !is_in(a, HLY_SET_HEARD, r) : r == c)
+                hly_agreement_note(a, r, true);
+    } else {
+        a->late = true; /* what is proposed is all that can be decided */
+    }
+    hly_agreement_go_on(a, sink);
+}

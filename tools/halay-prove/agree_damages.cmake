@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copies of src/agree/agree.c, each with one place damaged: the exploration has to refuse all of them. DAMAGED: the
+# sources. Four guards are not in the list, since no run differs without them: what one of them stops another one has
+# stopped before. A rank does not take from others that it has failed (who says so refuses it); it takes nothing from a
+# coordinator before its own (which proposes what was taken, or cannot decide); and it ends if a value leaves it out
+# (who decides that says LEFT_OUT). A contribution after the proposal is answered with that; without, the next ASK, or
+# the decision, serves as well. A text that is not there exactly once is an error, so that the list keeps up with the source.
+set(agree_source ${PROJECT_SOURCE_DIR}/src/agree/agree.c)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${agree_source})
+file(READ ${agree_source} agree_text)
+set(DAMAGED "")
+set(damages_declared "")
+set(damages_listed "")
+
+macro(damage what from to)
+  list(LENGTH DAMAGED number)
+  string(FIND "${agree_text}" "${from}" first)
+  string(FIND "${agree_text}" "${from}" last REVERSE)
+  if(first EQUAL -1 OR NOT first EQUAL last)
+    message(FATAL_ERROR "src/agree/agree.c has not exactly once: ${from}")
+  endif()
+  string(REPLACE "${from}" "${to}" damaged_text "${agree_text}")
+  set(damaged_names "")
+  foreach(name init coordinator refuses awaits is_sound enter note go_on heard late ask ask_one)
+    string(APPEND damaged_names "#define hly_agreement_${name} hly_damaged_${number}_${name}\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/damage${number}.c @ONLY CONTENT
+    "${damaged_names}${damaged_text}
+#include \"agree_world.h\"
+extern const hly_agreement_ops_t hly_damaged_${number};
+const hly_agreement_ops_t hly_damaged_${number} = {\"${what}\", hly_agreement_refuses, hly_agreement_enter,
+  hly_agreement_note, hly_agreement_go_on, hly_agreement_heard, hly_agreement_ask, hly_agreement_late};
+")
+  list(APPEND DAMAGED ${CMAKE_CURRENT_BINARY_DIR}/damaged/damage${number}.c)
+  string(APPEND damages_declared "extern const hly_agreement_ops_t hly_damaged_${number};\n")
+  string(APPEND damages_listed "&hly_damaged_${number}, ")
+endmacro()
+
+damage("a new value after one was taken" "    if (!a->ballot) {" "    if (true) {")
+damage("no wait for TAKEN" "if (a->late || !awaits_any(a))" "if (true)")
+damage("no wait for contributions" "if (missing && !a->late)" "if (false)")
+damage("the next coordinator is not told" "} else if (a->told != c) {" "} else if (a->told < 0) {")
+damage("the own flag is sent in place of the value's" ".flag = a->ballot ? a->value_flag : a->flag" ".flag = a->flag")
+damage("a flag is not joined" "a->flag &= m->flag;" "(void)m;")
+damage("a value is not taken over" "    if (m->ballot)
+        take(a, m);
+    else" "    if (!m->ballot)")
+damage("the failed of others are not learnt" "set_of(a, HLY_SET_FAILED)[i] |= failed;" ";")
+damage("who asks after the decision gets no answer" "if (m->what < HLY_AGREE_DECIDED && !a->left_out)" "if (false)")
+damage("who is given up for good gets no answer" "    return a->call && is_in(" "    return false && is_in(")
+damage("who is given up in haste is told so" "a->hasty |= c != a->rank && a->soon;" ";")
+damage("all were given up in haste" "|= m->hasty ? 0 : failed;" "|= 0;")
+damage("no deadline for a coordinator" ": r == c)" ": false)")
+damage("no deadline for contributions" "is_other(a, r) && !is_in(a, HLY_SET_HEARD, r) : r" "false : r")
+damage("no deadline for TAKEN" "a->late = true; /*" "/*")
+damage("no word of the decision" "        tell_all(a, sink, HLY_AGREE_DECIDED);" "        (void)sink;")
+damage("the value leaves out nobody who has died" "memcpy(set_of(a, HLY_SET_WITHOUT), set_of(a, HLY_SET_FAILED)"
+  "memcpy(set_of(a, HLY_SET_WITHOUT), set_of(a, HLY_SET_ABSENT)")
+damage("TAKEN is not counted" "add(a, HLY_SET_TAKEN, from);" "(void)from;")
+damage("no TAKEN is sent" "tell(a, sink, from, HLY_AGREE_TAKEN);" "")
+damage("LEFT_OUT is not heeded" "        a->left_out = true;
+    } else if" "    } else if")
+
+file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/damages.c @ONLY CONTENT
+  "#include \"agree_explore.h\"
+${damages_declared}const hly_agreement_ops_t *const hly_damaged[] = {${damages_listed}NULL};
+")
+list(APPEND DAMAGED ${CMAKE_CURRENT_BINARY_DIR}/damaged/damages.c)
+set_source_files_properties(${DAMAGED} PROPERTIES COMPILE_OPTIONS -w) # a damage leaves things unused
