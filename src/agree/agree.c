@@ -10,9 +10,10 @@
  * sender has taken, if any: then that is what it proposes. A rank that has given up a coordinator
  * takes nothing from it any more.
  *
- * So what any rank has decided all living ones have taken, and nothing else can be proposed. It is
- * also the reason why a rank that has taken a value need not wait for silent ones: these may have
- * decided, and be in no call.
+ * So what any rank has decided all living ones have taken, and nothing else can be proposed. Who
+ * has decided goes on, and may hear nothing for long. So that nobody has to wait for it then, it
+ * passes the decision on first, to the ranks that are 1, 2, 4, ... before and after it: if it
+ * lives, that reaches all that live, while fewer die at the same time than it has told.
  *
  * A coordinator says that it waits (ASK), at first to all and then now and then. Whoever has not
  * been heard of by the deadline counts as failed: a rank that has not called, to the coordinator;
@@ -75,10 +76,10 @@ bool hly_agreement_awaits(const agreement_t *a, int rank)
            !is_in(a, HLY_SET_TAKEN, rank);
 }
 
-/* Who has taken a value goes by that; it has given up others in haste. */
 bool hly_agreement_refuses(const agreement_t *a, int rank)
 {
-    return a->call && is_in(a, a->ballot ? HLY_SET_WITHOUT : HLY_SET_REFUSED, rank);
+    const bool without = a->ballot && is_in(a, HLY_SET_WITHOUT, rank);
+    return a->call && (without || is_in(a, HLY_SET_FAILED, rank));
 }
 
 static bool awaits_any(const agreement_t *a)
@@ -98,7 +99,6 @@ static void tell(const agreement_t *a, sink_t *sink, int to, enum hly_agreement_
                          .flag = a->ballot ? a->value_flag : a->flag,
                          .code = a->ballot ? a->value_code : a->code,
                          .ballot = a->ballot,
-                         .hasty = a->hasty,
                          .failed = hly_agreement_set(a, HLY_SET_FAILED),
                          .without = hly_agreement_set(a, HLY_SET_WITHOUT)};
     sink->send(sink->arg, to, &m);
@@ -123,10 +123,20 @@ void hly_agreement_ask(const agreement_t *a, sink_t *sink)
 
 /* ---------------------------------------------------------------- its course */
 
-static void wait_for(agreement_t *a, enum hly_agreement_wait wait)
+static void wait_anew(agreement_t *a)
 {
-    a->wait = (uint8_t)wait;
-    a->soon = wait != HLY_WAIT_LONG;
+    a->wait = HLY_WAIT_ANEW;
+}
+
+static void pass_on(const agreement_t *a, sink_t *sink)
+{
+    for (int d = 1; d < a->nranks; d *= 2) {
+        const int after = (a->rank + d) % a->nranks, before = (a->rank + a->nranks - d) % a->nranks;
+        if (is_other(a, after))
+            tell(a, sink, after, HLY_AGREE_DECIDED);
+        if (before != after && is_other(a, before))
+            tell(a, sink, before, HLY_AGREE_DECIDED);
+    }
 }
 
 static void decide(agreement_t *a, sink_t *sink)
@@ -138,6 +148,8 @@ static void decide(agreement_t *a, sink_t *sink)
     a->decided = true;
     if (a->leads)
         tell_all(a, sink, HLY_AGREE_DECIDED);
+    else
+        pass_on(a, sink);
     for (int r = 0; r < a->nranks; r++)
         if (is_in(a, HLY_SET_WITHOUT, r))
             tell(a, sink, r, HLY_AGREE_LEFT_OUT);
@@ -145,7 +157,7 @@ static void decide(agreement_t *a, sink_t *sink)
 
 static void propose(agreement_t *a, sink_t *sink)
 {
-    wait_for(a, a->ballot ? HLY_WAIT_SHORT : HLY_WAIT_LONG);
+    wait_anew(a);
     if (!a->ballot) {
         a->value_flag = a->flag;
         a->value_code = a->code;
@@ -165,14 +177,11 @@ static void lead(agreement_t *a, sink_t *sink)
     if (!a->leads) {
         a->leads = true;
         a->late = false;
-        wait_for(a, HLY_WAIT_LONG);
+        wait_anew(a);
         tell_all(a, sink, HLY_AGREE_ASK);
     }
     if (!a->proposed) {
-        const bool missing = awaits_any(a);
-        if (missing && a->ballot)
-            wait_for(a, a->wait == HLY_WAIT_LONG ? HLY_WAIT_SHORT : HLY_WAIT_SOONER);
-        if (missing && !a->late)
+        if (awaits_any(a) && !a->late)
             return;
         propose(a, sink);
     }
@@ -189,7 +198,7 @@ void hly_agreement_go_on(agreement_t *a, sink_t *sink)
         lead(a, sink);
     } else if (a->told != c) {
         a->told = c;
-        wait_for(a, a->ballot ? HLY_WAIT_SHORT : HLY_WAIT_LONG);
+        wait_anew(a);
         tell(a, sink, c, HLY_AGREE_GIVE);
     }
 }
@@ -213,8 +222,6 @@ void hly_agreement_note(agreement_t *a, int rank, bool silent)
     add(a, HLY_SET_FAILED, rank);
     if (silent)
         add(a, HLY_SET_ABSENT, rank);
-    if (silent && !a->hasty)
-        add(a, HLY_SET_REFUSED, rank);
 }
 
 /* ---------------------------------------------------------------- messages in */
@@ -269,26 +276,24 @@ static void heard(agreement_t *a, int from, const message_t *m, sink_t *sink)
     if (m->what == HLY_AGREE_TAKEN && m->ballot == (uint32_t)a->rank + 1)
         add(a, HLY_SET_TAKEN, from);
     if (from == c) /* it is there */
-        wait_for(a, HLY_WAIT_LONG);
+        wait_anew(a);
     hly_agreement_go_on(a, sink);
 }
 
 /* Whom the sender has given up. */
 static void learn(agreement_t *a, const message_t *m)
 {
-    a->hasty |= m->hasty;
-    const uint64_t me = 1ull << (a->rank % 64);
-    for (uint32_t i = 0; i < hly_set_words(a->nranks); i++) {
-        const uint64_t failed = m->failed[i] & ~(i == (uint32_t)a->rank / 64 ? me : 0);
-        set_of(a, HLY_SET_FAILED)[i] |= failed;
-        set_of(a, HLY_SET_REFUSED)[i] |= m->hasty ? 0 : failed;
-    }
+    uint64_t *failed = set_of(a, HLY_SET_FAILED);
+    for (uint32_t i = 0; i < hly_set_words(a->nranks); i++)
+        failed[i] |= m->failed[i];
+    failed[a->rank / 64] &= ~(1ull << (a->rank % 64));
 }
 
 void hly_agreement_heard(agreement_t *a, int from, const message_t *m, sink_t *sink)
 {
     if (m->what == HLY_AGREE_LEFT_OUT) {
-        a->left_out = true;
+        /* Who has said so to a rank that is well decides what that rank has decided. */
+        a->left_out |= !a->decided || is_in(a, HLY_SET_WITHOUT, from);
     } else if (hly_agreement_is_over(a)) {
         if (m->what < HLY_AGREE_DECIDED && !a->left_out)
             tell(a, sink, from,
@@ -312,8 +317,7 @@ void hly_agreement_late(agreement_t *a, sink_t *sink)
     const int c = hly_agreement_coordinator(a);
     if (!a->entered || hly_agreement_is_over(a))
         return;
-    a->hasty |= c != a->rank && a->soon;
-    wait_for(a, HLY_WAIT_LONG);
+    wait_anew(a);
     if (c != a->rank || !a->ballot) {
         for (int r = 0; r < a->nranks; r++)
             if (c == a->rank ? is_other(a, r) && !is_in(a, HLY_SET_HEARD, r) : r == c)

@@ -25,24 +25,20 @@ struct hly_agreement_message {
     int call; /* what the sender has called it for: not 0 */
     int32_t flag, code;
     uint32_t ballot; /* 1 + the coordinator that has proposed this value; 0: it is a contribution */
-    bool hasty;      /* the short timer has given up one of `failed`: it may be well */
     const uint64_t *failed, *without; /* sets: known to have failed; left out of the value */
 };
 
 /* What an event says of the timer. */
 enum hly_agreement_wait {
-    HLY_WAIT_ON,    /* leave it as it is */
-    HLY_WAIT_LONG,  /* it is due after the deadline, from now on */
-    HLY_WAIT_SHORT, /* soon: a value was taken, and who is silent may have decided */
-    HLY_WAIT_SOONER /* soon, or when it was due if that is earlier */
+    HLY_WAIT_ON,  /* leave it as it is */
+    HLY_WAIT_ANEW /* it is due after the deadline, from now on */
 };
 
 enum { /* the sets of a state */
        HLY_SET_FAILED,
-       HLY_SET_ABSENT,  /* those of them that this rank itself has found silent */
-       HLY_SET_REFUSED, /* those that were given up for good, and are told so when they speak */
-       HLY_SET_HEARD,   /* their contributions are here */
-       HLY_SET_TAKEN,   /* they have taken what this rank has proposed */
+       HLY_SET_ABSENT, /* those of them that this rank itself has found silent */
+       HLY_SET_HEARD,  /* their contributions are here */
+       HLY_SET_TAKEN,  /* they have taken what this rank has proposed */
        HLY_SET_WITHOUT,
        HLY_SETS
 };
@@ -57,8 +53,6 @@ struct hly_agreement {
     bool leads;         /* this rank coordinates: all before it have failed */
     bool proposed;      /* and has proposed the value */
     bool late;          /* and waits for silent ranks no more */
-    bool soon;          /* the timer is a short one */
-    bool hasty;         /* it has given up a coordinator */
     uint8_t wait;       /* enum hly_agreement_wait: of the events since it was last cleared */
     int32_t flag, code; /* of the contributions so far */
     uint32_t ballot;    /* 1 + the coordinator that has proposed the value; 0: none has */

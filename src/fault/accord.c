@@ -139,12 +139,8 @@ static void post(void *arg, int to, const struct hly_agreement_message *m)
 {
     const struct post *p = arg;
     const uint32_t n = hly_set_words(p->comm->nranks);
-    struct hly_accord_wire wire = {.what = m->what,
-                                   .call = m->call,
-                                   .flag = m->flag,
-                                   .code = m->code,
-                                   .ballot = m->ballot,
-                                   .hasty = m->hasty};
+    struct hly_accord_wire wire = {
+        .what = m->what, .call = m->call, .flag = m->flag, .code = m->code, .ballot = m->ballot};
     if (m->what == HLY_AGREE_LEFT_OUT && !may_tell(p, to))
         return;
     memcpy(wire.sets, m->failed, n * sizeof(*wire.sets));
@@ -202,13 +198,10 @@ static void be_left_out(halay_comm_t *comm)
 /* An event is over. */
 static void after(halay_comm_t *comm, struct hly_accord *a)
 {
-    const uint64_t now = hly_now_ns();
-    const uint64_t grace = comm->deadline_ns < HLY_GRACE_NS ? comm->deadline_ns : HLY_GRACE_NS;
-    const uint64_t due = now + (a->is->wait == HLY_WAIT_LONG ? comm->deadline_ns : grace);
-    if (a->is->wait == HLY_WAIT_LONG || a->is->wait == HLY_WAIT_SHORT)
+    if (a->is->wait == HLY_WAIT_ANEW) {
         a->looks = 0;
-    if (a->is->wait && (a->is->wait != HLY_WAIT_SOONER || due < a->deadline_ns))
-        a->deadline_ns = due;
+        a->deadline_ns = hly_now_ns() + comm->deadline_ns;
+    }
     a->is->wait = HLY_WAIT_ON;
     if (a->is->left_out) {
         be_left_out(comm);
@@ -362,7 +355,6 @@ void hly_accord_heard(halay_comm_t *comm, const struct hly_header *h,
                                             .flag = wire->flag,
                                             .code = wire->code,
                                             .ballot = wire->ballot,
-                                            .hasty = wire->hasty != 0,
                                             .failed = wire->sets,
                                             .without = wire->sets + hly_set_words(comm->nranks)};
     if (!x || !hly_agreement_is_sound(comm->nranks, &m) || m.call < HLY_CALL_AGREE ||

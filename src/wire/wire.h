@@ -128,7 +128,7 @@ struct hly_accord_wire {
     int32_t call;  /* enum hly_accord_call */
     int32_t flag, code;
     uint32_t ballot; /* 1 + the coordinator that has proposed this value; 0: it is a contribution */
-    uint32_t hasty;  /* who is in the first set may be well */
+    uint32_t unused;
     /* Two sets of ranks, as many words each as they need: known to have failed; left out of the
      * value. */
     uint64_t sets[2 * HLY_ACCORD_WORDS];

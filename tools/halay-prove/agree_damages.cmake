@@ -38,18 +38,18 @@ endmacro()
 
 damage("a new value after one was taken" "    if (!a->ballot) {" "    if (true) {")
 damage("no wait for TAKEN" "if (a->late || !awaits_any(a))" "if (true)")
-damage("no wait for contributions" "if (missing && !a->late)" "if (false)")
+damage("no wait for contributions" "if (awaits_any(a) && !a->late)" "if (false)")
 damage("the next coordinator is not told" "} else if (a->told != c) {" "} else if (a->told < 0) {")
 damage("the own flag is sent in place of the value's" ".flag = a->ballot ? a->value_flag : a->flag" ".flag = a->flag")
 damage("a flag is not joined" "a->flag &= m->flag;" "(void)m;")
 damage("a value is not taken over" "    if (m->ballot)
         take(a, m);
     else" "    if (!m->ballot)")
-damage("the failed of others are not learnt" "set_of(a, HLY_SET_FAILED)[i] |= failed;" ";")
+damage("the failed of others are not learnt" "failed[i] |= m->failed[i];" ";")
 damage("who asks after the decision gets no answer" "if (m->what < HLY_AGREE_DECIDED && !a->left_out)" "if (false)")
-damage("who is given up for good gets no answer" "    return a->call && is_in(" "    return false && is_in(")
-damage("who is given up in haste is told so" "a->hasty |= c != a->rank && a->soon;" ";")
-damage("all were given up in haste" "|= m->hasty ? 0 : failed;" "|= 0;")
+damage("who is given up gets no answer" "    return a->call && (without" "    return false && (without")
+damage("who decides does not pass it on" "        pass_on(a, sink);" "        (void)sink;")
+damage("it is passed on to the two next to it only" "d < a->nranks; d *= 2" "d < 2; d *= 2")
 damage("no deadline for a coordinator" ": r == c)" ": false)")
 damage("no deadline for contributions" "is_other(a, r) && !is_in(a, HLY_SET_HEARD, r) : r" "false : r")
 damage("no deadline for TAKEN" "a->late = true; /*" "/*")
@@ -58,8 +58,7 @@ damage("the value leaves out nobody who has died" "memcpy(set_of(a, HLY_SET_WITH
   "memcpy(set_of(a, HLY_SET_WITHOUT), set_of(a, HLY_SET_ABSENT)")
 damage("TAKEN is not counted" "add(a, HLY_SET_TAKEN, from);" "(void)from;")
 damage("no TAKEN is sent" "tell(a, sink, from, HLY_AGREE_TAKEN);" "")
-damage("LEFT_OUT is not heeded" "        a->left_out = true;
-    } else if" "    } else if")
+damage("LEFT_OUT is not heeded" "        a->left_out |= !a->decided || is_in(a, HLY_SET_WITHOUT, from);" "")
 
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/damages.c @ONLY CONTENT
   "#include \"agree_explore.h\"

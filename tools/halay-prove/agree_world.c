@@ -5,7 +5,7 @@
  * Messages of a pair stay in order, and arrive. Of a dead rank they arrive till its death is found.
  * A deadline passes only when all that was sent to the rank has been read, and only for a rank that
  * is dead, has not called, has ended, is the slow one, or takes the rank itself for failed and has
- * read all that it sent. The short timer, of who has taken a value, may be due at any time.
+ * read all that it sent. Who has ended may never listen again, as far as others are well.
  */
 #include "agree_world.h"
 
@@ -56,7 +56,6 @@ void hly_world_copy(hly_world_t *to, const hly_world_t *from)
     memcpy(to->known, from->known, ranks * sizeof from->known[0]);
     memcpy(to->room, from->room, ranks * sizeof from->room[0]);
     memcpy(to->flights, from->flights, from->nflights * sizeof from->flights[0]);
-    to->hasty = from->hasty;
     to->quiet = from->quiet;
     to->complaint = from->complaint;
 }
@@ -70,7 +69,7 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 /* The order of messages of different pairs is no part of the state. */
 uint64_t hly_world_hash(const hly_world_t *w)
 {
-    uint64_t links[16] = {0}, hash = mix(mix(mix(w->dead, w->slow), w->away), w->hasty);
+    uint64_t links[16] = {0}, hash = mix(mix(w->dead, w->slow), w->away);
     for (uint32_t r = 0; r < w->nranks; r++) {
         hash = mix(hash, w->known[r]);
         for (uint32_t i = 0; i < sizeof w->room[r] / sizeof w->room[r][0]; i++) {
@@ -80,8 +79,7 @@ uint64_t hly_world_hash(const hly_world_t *w)
     for (uint32_t i = 0; i < w->nflights; i++) {
         const hly_flight_t *f = &w->flights[i];
         uint64_t *link = &links[f->from * 4 + f->to];
-        *link = mix(*link + 1,
-                    f->what | f->hasty << 4 | f->call << 8 | (uint64_t)(uint32_t)f->flag << 16);
+        *link = mix(*link + 1, f->what | f->call << 8 | (uint64_t)(uint32_t)f->flag << 16);
         *link = mix(*link, f->ballot | f->failed << 8 | f->without << 16 |
                                (uint64_t)(uint32_t)f->code << 32);
     }
@@ -110,7 +108,7 @@ static void send(void *arg, int to, const struct hly_agreement_message *m)
         return;
     }
     if (m->what == HLY_AGREE_LEFT_OUT && to != s->answers &&
-        !(set(w, s->rank, HLY_SET_ABSENT) & bit((uint32_t)to))) {
+        !((set(w, s->rank, HLY_SET_ABSENT) | set(w, s->rank, HLY_SET_HEARD)) & bit((uint32_t)to))) {
         return; /* it may have no link to it */
     }
     if (w->dead & bit((uint32_t)to)) {
@@ -130,7 +128,6 @@ static void send(void *arg, int to, const struct hly_agreement_message *m)
                        .to = (uint8_t)to,
                        .what = (uint8_t)m->what,
                        .call = (uint8_t)m->call,
-                       .hasty = m->hasty && m->what < HLY_AGREE_DECIDED,
                        .flag = has_value ? m->flag : 0,
                        .code = has_value ? m->code : 0,
                        .ballot = has_value || m->what == HLY_AGREE_TAKEN ? m->ballot : !!m->ballot,
@@ -174,7 +171,6 @@ static void forget(hly_world_t *w)
             a->leads = a->proposed = a->late = false;
             a->flag = a->code = 0;
             memset(a->set, 0, HLY_SET_WITHOUT * sizeof a->set[0]);
-            a->soon = a->hasty = false;
             w->known[r] = 0;
         }
         if (!a->decided && ((w->dead & bit(r)) || a->left_out)) {
@@ -244,9 +240,6 @@ static bool can_be_late(const hly_world_t *w, uint32_t rank, uint64_t *slow, uin
             return false;
         }
     }
-    if (a->soon) {
-        return true;
-    }
     for (uint32_t x = 0; x < w->nranks; x++) {
         if (hly_agreement_awaits(a, (int)x) && !may_be_silent(w, x, rank, slow, away)) {
             return false;
@@ -312,9 +305,10 @@ uint32_t hly_world_events(const hly_world_t *w, hly_world_event_t events[])
         const hly_flight_t *f = &w->flights[i];
         if (!(seen[f->to] & bit(f->from))) {
             seen[f->to] |= bit(f->from);
-            /* Who has ended listens within a deadline, and not soon. */
+            /* Who has ended listens within a deadline: only who was silent itself counts on that.
+             */
             const bool listens =
-                is_over(w, f->to) && is_active(w, f->from) && !hly_world_rank(w, f->from)->soon;
+                is_over(w, f->to) && is_active(w, f->from) && ((w->slow | w->away) & bit(f->from));
             add(events, &n, HLY_HEARS, f->to, f->from, is_active(w, f->to) || listens);
         }
     }
@@ -359,7 +353,7 @@ static void check_value(hly_world_t *w, uint32_t rank)
             w->complaint = "a value has not the flag of a rank that it does not leave out";
         }
         /* What a rank has decided that has died since binds the others if nobody was silent. */
-        const bool bound = !is_dead(w, r) || !(w->slow | w->away | w->hasty);
+        const bool bound = !is_dead(w, r) || !(w->slow | w->away);
         if (other->decided && bound &&
             (other->value_flag != a->value_flag || other->value_code != a->value_code ||
              set(w, r, HLY_SET_WITHOUT) != without)) {
@@ -412,7 +406,6 @@ void hly_world_apply(hly_world_t *w, const hly_world_event_t *e)
                                                 .flag = f.flag,
                                                 .code = f.code,
                                                 .ballot = f.ballot,
-                                                .hasty = f.hasty,
                                                 .failed = &f.failed,
                                                 .without = &f.without};
         if (!w->quiet) {
@@ -430,7 +423,6 @@ void hly_world_apply(hly_world_t *w, const hly_world_event_t *e)
     } else if (e->what == HLY_ASKS) {
         w->ops->ask(a, &sink);
     } else if (e->what == HLY_CLOCK) {
-        w->hasty |= a->soon;
         can_be_late(w, e->a, &w->slow, &w->away);
         w->ops->late(a, &sink);
     }

@@ -44,7 +44,7 @@ typedef struct hly_limits { /* of what may go wrong */
 } hly_limits_t;
 
 typedef struct hly_flight { /* a message under way */
-    uint8_t from, to, what, call, hasty;
+    uint8_t from, to, what, call;
     int32_t flag, code;
     uint32_t ballot;
     uint64_t failed, without;
@@ -60,7 +60,6 @@ typedef struct hly_world {
     uint64_t calls_other; /* they call another function than the others */
     uint64_t known[HLY_WORLD_RANKS]; /* the dead that each rank knows of */
     uint64_t room[HLY_WORLD_RANKS][14];
-    bool hasty;            /* a short timer was due */
     bool quiet;            /* prints nothing */
     const char *complaint; /* what has gone wrong, or NULL */
     hly_flight_t flights[HLY_WORLD_FLIGHTS];

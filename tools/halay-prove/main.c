@@ -47,7 +47,7 @@ static const char usage[] =
     "  --agreements    goes through all states of 2 to 4 ranks that agree on who has failed, "
     "while\n"
     "                  some die or are silent; --random N: and N drawn runs of 5 to 64 ranks;\n"
-    "                  --all: also two faults of four; --mutants N: damaged agreements, of which\n"
+    "                  --all: more faults of four; --mutants N: damaged agreements, of which\n"
     "                  at least N have to be there, and all to be refused\n"
     "  --selftest      runs plans written by hand, whose outcome is known, through the oracle\n"
     "\n"
