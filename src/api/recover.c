@@ -62,7 +62,7 @@ static int agree(halay_comm_t *comm, enum hly_accord_call call, int32_t flag,
 int halay_comm_agree(halay_comm_t *handle, int *flag)
 {
     halay_comm_t *comm;
-    struct hly_accord_value value;
+    struct hly_accord_value value = {0};
     int rc = flag ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
     if (rc)
         return rc;
@@ -113,7 +113,7 @@ static void note_mended(halay_context_t *context)
 int halay_comm_shrink(halay_comm_t *handle, halay_comm_t **survivors)
 {
     halay_comm_t *comm;
-    struct hly_accord_value value;
+    struct hly_accord_value value = {0};
     int rc = survivors ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
     if (rc)
         return rc;

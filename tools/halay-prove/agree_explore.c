@@ -14,7 +14,7 @@
 #include "agree_explore.h"
 #include "order.h"
 
-enum { DEPTH = 400, TRACE_MOST = 4096 };
+enum { DEPTH = 400, TRACE_MOST = 4096, SEEN_FIRST = 1 << 16 };
 
 typedef struct seen { /* hashes of states; 0: free */
     uint64_t *hash;
@@ -49,7 +49,8 @@ static void *memory(size_t bytes)
 
 static void grow(seen_t *seen)
 {
-    seen_t more = {memory(seen->size * 2 * sizeof(uint64_t)), seen->size * 2, seen->used};
+    const uint64_t size = seen->size > 0 ? seen->size * 2 : SEEN_FIRST;
+    seen_t more = {memory(size * sizeof(uint64_t)), size, seen->used};
     for (uint64_t i = 0; i < seen->size; i++) {
         uint64_t at = seen->hash[i] % more.size;
         while (seen->hash[i] && more.hash[at]) {
@@ -66,7 +67,7 @@ static void grow(seen_t *seen)
 /* False: it was there already. */
 static bool is_new(seen_t *seen, uint64_t hash)
 {
-    if (seen->used * 3 > seen->size * 2) {
+    if (seen->used * 3 >= seen->size * 2) {
         grow(seen);
     }
     for (uint64_t at = hash % seen->size;; at = (at + 1) % seen->size) {
@@ -137,7 +138,6 @@ static search_t *search_new(void)
     for (uint32_t i = 0; i < DEPTH; i++) {
         s->worlds[i] = memory(offsetof(hly_world_t, flights) + 512 * sizeof(hly_flight_t));
     }
-    s->seen = (seen_t){memory(sizeof(uint64_t) << 16), 1 << 16, 0};
     return s;
 }
 
