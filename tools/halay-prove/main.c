@@ -177,6 +177,7 @@ static int parse(int argc, char **argv, hly_options_t *options)
     memset(options->ranks + 1, 1, 64);
     options->orders = 1000;
     options->seed = 1;
+    const char *random = "";
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--selftest") == 0) {
             options->selftest = 1;
@@ -213,9 +214,11 @@ static int parse(int argc, char **argv, hly_options_t *options)
         if (take_option(options, argv[i], argv[i + 1]) != 0) {
             return complain(argv[i], argv[i + 1]);
         }
+        random = strcmp(argv[i], "--random") == 0 ? argv[i + 1] : random;
         i++;
     }
-    return 0;
+    const bool many = options->random > ALL_RANKS; /* runs may be so many, numbers of ranks not */
+    return many && !options->agreements ? complain("--random", random) : 0;
 }
 
 /* More numbers of ranks, of those that are not there yet. */
