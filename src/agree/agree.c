@@ -123,11 +123,6 @@ void hly_agreement_ask(const agreement_t *a, sink_t *sink)
 
 /* ---------------------------------------------------------------- its course */
 
-static void wait_anew(agreement_t *a)
-{
-    a->wait = HLY_WAIT_ANEW;
-}
-
 static void pass_on(const agreement_t *a, sink_t *sink)
 {
     for (int d = 1; d < a->nranks; d *= 2) {
@@ -157,7 +152,7 @@ static void decide(agreement_t *a, sink_t *sink)
 
 static void propose(agreement_t *a, sink_t *sink)
 {
-    wait_anew(a);
+    a->wait_anew = true;
     if (!a->ballot) {
         a->value_flag = a->flag;
         a->value_code = a->code;
@@ -176,8 +171,7 @@ static void lead(agreement_t *a, sink_t *sink)
 {
     if (!a->leads) {
         a->leads = true;
-        a->late = false;
-        wait_anew(a);
+        a->wait_anew = true;
         tell_all(a, sink, HLY_AGREE_ASK);
     }
     if (!a->proposed) {
@@ -198,7 +192,7 @@ void hly_agreement_go_on(agreement_t *a, sink_t *sink)
         lead(a, sink);
     } else if (a->told != c) {
         a->told = c;
-        wait_anew(a);
+        a->wait_anew = true;
         tell(a, sink, c, HLY_AGREE_GIVE);
     }
 }
@@ -276,7 +270,7 @@ static void heard(agreement_t *a, int from, const message_t *m, sink_t *sink)
     if (m->what == HLY_AGREE_TAKEN && m->ballot == (uint32_t)a->rank + 1)
         add(a, HLY_SET_TAKEN, from);
     if (from == c) /* it is there */
-        wait_anew(a);
+        a->wait_anew = true;
     hly_agreement_go_on(a, sink);
 }
 
@@ -317,7 +311,7 @@ void hly_agreement_late(agreement_t *a, sink_t *sink)
     const int c = hly_agreement_coordinator(a);
     if (!a->entered || hly_agreement_is_over(a))
         return;
-    wait_anew(a);
+    a->wait_anew = true;
     if (c != a->rank || !a->ballot) {
         for (int r = 0; r < a->nranks; r++)
             if (c == a->rank ? is_other(a, r) && !is_in(a, HLY_SET_HEARD, r) : r == c)

@@ -28,12 +28,6 @@ struct hly_agreement_message {
     const uint64_t *failed, *without; /* sets: known to have failed; left out of the value */
 };
 
-/* What an event says of the timer. */
-enum hly_agreement_wait {
-    HLY_WAIT_ON,  /* leave it as it is */
-    HLY_WAIT_ANEW /* it is due after the deadline, from now on */
-};
-
 enum { /* the sets of a state */
        HLY_SET_FAILED,
        HLY_SET_ABSENT, /* those of them that this rank itself has found silent */
@@ -53,7 +47,7 @@ struct hly_agreement {
     bool leads;         /* this rank coordinates: all before it have failed */
     bool proposed;      /* and has proposed the value */
     bool late;          /* and waits for silent ranks no more */
-    uint8_t wait;       /* enum hly_agreement_wait: of the events since it was last cleared */
+    bool wait_anew;     /* an event wants the timer to be due after the deadline from now on */
     int32_t flag, code; /* of the contributions so far */
     uint32_t ballot;    /* 1 + the coordinator that has proposed the value; 0: none has */
     int32_t value_flag, value_code;

@@ -198,11 +198,11 @@ static void be_left_out(halay_comm_t *comm)
 /* An event is over. */
 static void after(halay_comm_t *comm, struct hly_accord *a)
 {
-    if (a->is->wait == HLY_WAIT_ANEW) {
+    if (a->is->wait_anew) {
         a->looks = 0;
         a->deadline_ns = hly_now_ns() + comm->deadline_ns;
     }
-    a->is->wait = HLY_WAIT_ON;
+    a->is->wait_anew = false;
     if (a->is->left_out) {
         be_left_out(comm);
         return;

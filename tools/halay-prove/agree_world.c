@@ -365,7 +365,7 @@ static void check_value(hly_world_t *w, uint32_t rank)
 static void check(hly_world_t *w, uint32_t rank)
 {
     struct hly_agreement *a = rank_of(w, rank);
-    a->wait = HLY_WAIT_ON;
+    a->wait_anew = false;
     if (a->decided) {
         check_value(w, rank);
     }

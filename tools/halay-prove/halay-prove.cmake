@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # halay-prove: proves all planners, and tests the prover with an oracle of its own.
 include(${CMAKE_CURRENT_LIST_DIR}/agree_damages.cmake)
-add_executable(halay-prove halay-prove/agree_explore.c halay-prove/agree_world.c ../src/agree/agree.c ${DAMAGED}
+add_executable(halay-prove halay-prove/agree_explore.c halay-prove/agree_world.c ${DAMAGED}
   halay-prove/main.c halay-prove/prove.c halay-prove/campaign.c halay-prove/far.c
   halay-prove/mutant.c halay-prove/selftest.c halay-prove/handmade.c halay-prove/oracle.c
   halay-prove/search.c halay-prove/adversary.c halay-prove/shapes.c common/machine.c
   common/printed.c common/program.c common/terms.c)
 target_include_directories(halay-prove PRIVATE ../src halay-prove)
-target_link_libraries(halay-prove PRIVATE halay)
+target_link_libraries(halay-prove PRIVATE halay halay_agree)
 install(TARGETS halay-prove RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # The long runs, by hand: halay-prove --all, halay-prove --mutants 500
