@@ -21,8 +21,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import griffe
-
 ROOT = Path(__file__).resolve().parents[2]
 FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "mxnet")
 FOLDERS = "bench examples kubernetes lsf proc scripts slurm tests tools transports python include"
@@ -254,6 +252,8 @@ def shell_faults(block: Block) -> Iterator[str]:
 @cache
 def surface() -> set[str]:
     """What `hvd.` may be followed by, under any framework."""
+    import griffe  # the site's environment has it; --run has no need
+
     halay = griffe.load("halay", search_paths=[ROOT / "python"], resolve_aliases=True)
     found = set()
     for name in FRAMEWORKS:

@@ -40,14 +40,14 @@ from sample import chosen  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: run by scripts/test --all only")
-    config.addinivalue_line("markers", "sampled: scripts/test takes half, by the date")
+    config.addinivalue_line("markers", "sampled: scripts/test takes a third, by the date")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a run in the background; and so would
         signal.signal(signal.SIGINT, signal.default_int_handler)  # all that it starts
 
 
 @pytest.hookimpl(trylast=True)  # after -m
 def pytest_collection_modifyitems(config, items):
-    """Of tests that are marked: half of the parameters of each, and half of a file's others."""
+    """Of tests that are marked: a third of the parameters of each, and of a file's others."""
     names = {}
     for item in items:
         if item.get_closest_marker("sampled"):

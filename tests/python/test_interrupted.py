@@ -36,6 +36,7 @@ def check(folder, *calls):
         assert second["at"] - first["sent"][1] < SOON_S, output
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("calls", [ALL, DIST], ids=["hvd, arrays", "dist"])
 def test_a_signal_while_a_call_waits(tmp_path, calls):
     check(tmp_path, *calls)

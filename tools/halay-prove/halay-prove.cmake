@@ -17,15 +17,15 @@ if(HALAY_TESTS)
   if(HALAY_SANITIZE)
     set(random_ranks 2) # ten times as slow
   else()
-    set(random_ranks 6)
+    set(random_ranks 4)
   endif()
-  foreach(part 1 2 3 4) # one process each, for the processors: 24 numbers of ranks together, half of them sampled
+  foreach(part 1 2 3 4 5 6) # a process each: 24 numbers of ranks together, a third of them in a sample
     add_test(NAME proofs/random-${part}
       COMMAND halay-prove --max 1 --random ${random_ranks} --seed random)
     set_tests_properties(proofs/random-${part} PROPERTIES LABELS "proofs;sampled" TIMEOUT 600)
   endforeach()
   add_test(NAME proofs/nodes COMMAND halay-prove --nodes cyclic:16x2+8x3+1)
-  add_test(NAME proofs/mutants COMMAND halay-prove --mutants 60)
+  add_test(NAME proofs/mutants COMMAND halay-prove --mutants 40)
   add_test(NAME proofs/agreements COMMAND halay-prove --agreements --random 300 --seed random)
   add_test(NAME proofs/agreements-mutants COMMAND halay-prove --agreements --mutants 20)
   set_tests_properties(proofs/agreements proofs/agreements-mutants PROPERTIES LABELS proofs TIMEOUT 600)

@@ -63,6 +63,7 @@ def compared(tmp_path, launcher, package, programs):
             assert found == known[key][rank][name], (name, rank)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("package", SHORT)
 def test_short(tmp_path, package):
     compared(tmp_path, "halayrun", package, SHORT[package])
