@@ -9,17 +9,11 @@ import pytest
 import torch
 from conftest import HERE, environment, run
 
-# What needs a feature that Halay does not have, or torch refuses for every back end but Gloo.
+# What needs a feature that Halay does not have.
 BEHIND = {
     "test_send_recv_any_source": "recv from any source",
     "test_send_recv_any_source_autograd_profiler": "recv from any source",
     "test_send_recv_any_source_torch_profiler": "recv from any source",
-    "test_monitored_barrier_gloo": "torch refuses it",
-    "test_monitored_barrier_gloo_subgroup": "torch refuses it",
-    "test_monitored_barrier_failure_order": "torch refuses it",
-    "test_monitored_barrier_wait_all_ranks": "torch refuses it",
-    "test_monitored_barrier_allreduce_hang": "torch refuses it",
-    "test_monitored_barrier_allreduce_hang_wait_all_ranks": "torch refuses it",
 }
 SECONDS = 3000
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Iterator
-from functools import partial
+from functools import partial, update_wrapper
 from importlib import import_module
 from typing import Any
 
@@ -51,14 +51,36 @@ def _environment(otherwise: Any, url: str, **options: Any) -> Iterator[tuple[Any
         yield from _rendezvous(url)
 
 
+def _monitored_barrier(
+    otherwise: Any, group: Any = None, timeout: Any = None, wait_all_ranks: bool = False
+) -> None:
+    """torch's monitored_barrier, which refuses all back ends but Gloo."""
+    import torch.distributed as dist
+
+    outside = group is dist.GroupMember.NON_GROUP_MEMBER
+    if outside or dist.get_backend(group) != "halay":
+        otherwise(group, timeout, wait_all_ranks)
+        return
+    if isinstance(timeout, (int, float)):
+        timeout = datetime.timedelta(seconds=timeout)
+    of: Any = dist.group.WORLD if group is None else group
+    of.monitored_barrier(timeout, wait_all_ranks)
+
+
 def register() -> None:
     """Makes the back end and halay:// known to torch.distributed, and env:// ask Halay where torch
-    would not know. Does nothing the second time."""
+    would not know. torch's monitored_barrier takes Halay's groups, too. Does nothing the second
+    time."""
     import torch.distributed as dist
 
     if not dist.is_available() or "HALAY" in dist.Backend._plugins:
         return
     dist.Backend.register_backend("halay", _make, extended_api=True, devices=["cpu", "cuda"])
+    of_torch: Any = import_module("torch.distributed.distributed_c10d")
+    theirs = of_torch.monitored_barrier
+    ours = update_wrapper(partial(_monitored_barrier, theirs), theirs)
+    for module in (of_torch, import_module("torch.distributed")):
+        setattr(module, theirs.__name__, ours)
     known: Any = import_module("torch.distributed.rendezvous")
     known.register_rendezvous_handler("halay", _rendezvous)
     handlers = getattr(known, "_rendezvous_handlers", {})

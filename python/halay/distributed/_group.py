@@ -23,6 +23,7 @@ from .._core import deadline_s, ffi, interrupted, lib, refuse_in_handler
 from ..errors import HalayTimeout
 from . import _job
 from ._callbacks import here
+from ._monitor import Monitor
 from ._oneself import Oneself
 from ._sparse import all_reduce as all_reduce_sparse
 from ._tensors import (
@@ -49,7 +50,7 @@ BETWEEN_TWO = ("send", "recv")
 STARTS_NOTHING = (
     *("getBackendName", "name", "setGroupName", "getGroupName", "setGroupDesc", "getGroupDesc"),
     *("get_group_store", "_get_backend", "_set_default_timeout", "set_timeout", "new_group"),
-    *("revoke", "shutdown", "abort"),
+    *("revoke", "shutdown", "abort", "monitored_barrier"),
 )
 
 Tensors = Sequence[torch.Tensor]
@@ -72,6 +73,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         # The constructor that also takes the store makes no class that can be derived from.
         super().__init__(int(rank[0]), int(size[0]))
         self._store = store
+        self._monitor = Monitor(store, int(rank[0]), int(size[0]))
         self._job = job
         self._comm = comm
         self._names = ["", "undefined"]
@@ -636,17 +638,12 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
     def monitored_barrier(
         self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
-        """A barrier within this time; as every call, it names the ranks that do not come."""
-        before = self._limit
-        if timeout is not None:
-            self.set_timeout(timeout)
-        try:
-            self.barrier().wait()
-        except HalayTimeout as late:  # it begins with the words of Gloo's, which programs look for
-            late.args = (f"Rank {self.rank()} timed out in monitoredBarrier: {late}",)
-            raise
-        finally:
-            self.set_timeout(before)
+        """A barrier within this time, over the group's store, that names the ranks that do not
+        come: rank 0 the first one of them, or with wait_all_ranks all. The group stays as it is."""
+        wrong = self._monitor.barrier(self._limit if timeout is None else timeout, wait_all_ranks)
+        if wrong:
+            code = lib.HALAY_ETIMEOUT
+            raise HalayTimeout(code, "HALAY_ETIMEOUT", wrong, self._job.rank, self._job.host)
 
     # ---------------------------------------------------------------- between two ranks
 
