@@ -77,8 +77,8 @@ function(halay_test group name)
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 60)
   endif()
-  set_tests_properties(${group}/${name} PROPERTIES LABELS ${label} TIMEOUT ${T_TIMEOUT}
-    SKIP_RETURN_CODE 77)
+  set_tests_properties(${group}/${name} PROPERTIES LABELS ${label} TIMEOUT ${T_TIMEOUT} COST ${T_TIMEOUT}
+    SKIP_RETURN_CODE 77) # the costly ones start first
   if(NOT T_WAITS)
     set_tests_properties(${group}/${name} PROPERTIES PROCESSORS 2)
   endif()

@@ -4,7 +4,7 @@
 # shellcheck source-path=SCRIPTDIR source=suites.sh
 . "$(dirname "${BASH_SOURCE[0]}")/suites.sh"
 
-declare -A budget=([unit]=280 [tidy]=220 [proofs]=200 [ranks]=520 [gpu]=320 [jobs]=200 [cluster]=260 [rdma]=160 [python]=330 [engines]=340 [frameworks]=340 [packages]=200) # 3370 together
+declare -A budget=([unit]=250 [tidy]=190 [proofs]=150 [ranks]=420 [gpu]=240 [jobs]=210 [cluster]=270 [rdma]=140 [python]=270 [engines]=200 [frameworks]=220 [packages]=140) # 2700 together
 
 need_build() { step build build ci build; }
 part_unit() {
