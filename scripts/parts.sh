@@ -12,7 +12,7 @@ part_unit() {
     step "test --selftest" scripts/test --selftest
     step check-format scripts/check-format
     step check-limits scripts/check-limits
-    step shellcheck shellcheck -x scripts/{{lib,runner,suites,parts}.sh,quickstart,test,ecosystem,wheel,release,check-abi,site,compare-builds,make-kernels,check-{format,examples}} .ci/run slurm/*.sbatch lsf/*.lsf slurm/{agent,hosts} \
+    step shellcheck shellcheck -x scripts/{{lib,runner,suites,parts}.sh,quickstart,test,ecosystem,wheel,release,check-abi,site,compare-builds,make-kernels,check-{format,examples}} .ci/run slurm/*.sbatch deploy/lsf/*.lsf slurm/{agent,hosts} \
         tools/{common,halay-doctor,halay-info}/selftest.sh tests/gpu/{,parts/}*.sh tests/packages/*.sh tests/cluster/{*.sh,slurm-cluster,veth-nodes,rdma-nodes,digits} tests/fuzz/run
     step "make-kernels --check" scripts/make-kernels --check
     need_build || return
@@ -25,7 +25,7 @@ part_unit() {
 part_tidy() {
     step ruff "$venv/bin/ruff" check -q --no-cache python examples tests/packages docs/site \
         tests/python scripts/{check-{layers,limits,man,nccl,proofs,tidy},count-tests,end-all,install-torch,junit.py,sample.py,{test_selftest,selftest_cases}.py,layers_{cases,selftest,symbols,waits}.py,man_selftest.py} \
-        tests/{cluster/{startup,kubeflow.py,mpi4py_rank.py,jax_rank.py},gpu/{train,surface}.py,chaos/{chaos{,_beds,_train},elastic{,_train}}.py} bench/tables tools/halay-doctor/halay-doctor-picture kubernetes/pods scripts/horovod{-suite,-examples,_examples_data.py,_absent.py,_suite_rank.py,_verdicts.py}
+        tests/{cluster/{startup,kubeflow.py,mpi4py_rank.py,jax_rank.py},gpu/{train,surface}.py,chaos/{chaos{,_beds,_train},elastic{,_train}}.py} bench/tables tools/halay-doctor/halay-doctor-picture deploy/kubernetes/pods scripts/horovod{-suite,-examples,_examples_data.py,_absent.py,_suite_rank.py,_verdicts.py}
     for argument in -phalay bench/tables; do step "mypy $argument" "$venv/bin/mypy" --no-error-summary --cache-dir=/dev/null "$argument"; done
     step "check-tidy --selftest" scripts/check-tidy --selftest
     need_build || return

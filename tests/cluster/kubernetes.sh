@@ -6,7 +6,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 "$python" -c 'import yaml' 2>err || skip "$python has no yaml: $(tail -1 err)"
-manifests=$source_folder/kubernetes
+manifests=$source_folder/deploy/kubernetes
 pods_of() { "$python" "$manifests/pods" "$@"; }
 if "$python" -c 'import kubernetes_validate, jsonschema' 2>err; then
     "$python" -m kubernetes_validate "$manifests/job.yaml" >out 2>&1 || fail "kubernetes-validate"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Ranks in containers, one each, by Charliecloud under srun --mpi=pmix. CONTAINER=DIR: the image of
-# containers/Containerfile as a folder (docs/containers.md); without it there is nothing to run.
+# deploy/containers/Containerfile as a folder (docs/containers.md); without it there is nothing to run.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 [ "${CONTAINER:-}" ] || skip "no container (CONTAINER=DIR)"

@@ -4,7 +4,7 @@
 # shell there, as rsh does, or with -no-shell by itself, with this environment. The hosts are this machine.
 # shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
 . "$(dirname "$0")/lib.sh"
-folder=$(cd "$(dirname "$0")/../.." && pwd)/lsf
+folder=$(cd "$(dirname "$0")/../.." && pwd)/deploy/lsf
 TRIES=2000
 job=
 trap 'kill $job 2>/dev/null; wait; rm -rf "$here"' EXIT

@@ -12,7 +12,7 @@ eb/bin/pip install -q easybuild-framework easybuild-easyblocks 2>log ||
 git -C "$source" archive --prefix "halay-$version/" --format tar.gz -o "$here/halay-$version.tar.gz" HEAD || fail "git archive"
 set +u && . /usr/share/lmod/lmod/init/bash && set -u
 PATH=$here/eb/bin:$PATH
-eb "$source/packaging/easybuild/Halay-$version.eb" --sourcepath "$here" --prefix "$here/site" --modules-tool Lmod \
+eb "$source/deploy/packaging/easybuild/Halay-$version.eb" --sourcepath "$here" --prefix "$here/site" --modules-tool Lmod \
     --tmpdir "$here" --allow-use-as-root-and-accept-consequences >log 2>&1 || fail "eb: $(tail -30 log)"
 set +u && module use "$here/site/modules/all" && module load Halay && set -u
 sums halayrun "$here/site/software/Halay/$version"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Two installed versions side by side, by their module files, under Lmod and environment-modules: load, swap,
-# unload. The recipes of packaging/ name this version, and options that there are.
+# unload. The recipes of deploy/packaging/ name this version, and options that there are.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
-for recipe in "$source"/packaging/{spack/packages/halay/package.py,easybuild/*.eb}; do
+for recipe in "$source"/deploy/packaging/{spack/packages/halay/package.py,easybuild/*.eb}; do
     "$PYTHON" -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$recipe" || fail "$recipe is no Python"
     grep -qF "$version" "$recipe" || fail "$recipe is of another version than $version"
     grep -o 'HALAY_[A-Z_]*' "$recipe" | sort -u >options

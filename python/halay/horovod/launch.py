@@ -162,8 +162,8 @@ def _where(arguments: Any, elastic: bool) -> list[str]:
     if elastic and arguments.hosts is not None and not _here(arguments.hosts):
         raise NotImplementedError(
             f"-H {arguments.hosts}: ranks that come and go are started on this machine only; on "
-            "other hosts agents bring them: slurm/elastic.sbatch, lsf/elastic.lsf, or halayrun "
-            "--agents"
+            "other hosts agents bring them: slurm/elastic.sbatch, deploy/lsf/elastic.lsf, or "
+            "halayrun --agents"
         )
     if arguments.use_jsrun:
         words += ["--launcher", "jsrun"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Halay for Spack: `spack repo add packaging/spack` in a clone, then `spack install halay`."""
+"""Halay for Spack: `spack repo add deploy/packaging/spack` in a clone, then `spack install halay`."""
 
 from spack.package import *
 
