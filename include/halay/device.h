@@ -158,7 +158,7 @@ typedef struct halay_device_ops {
      * Prepares to sleep: *fd becomes readable when poll would return something of what is in
      * flight. HALAY_EAGAIN: poll first, there is something already. The descriptor belongs to the
      * device and stays the same. HALAY_EUNSUPPORTED, now and always: it has none, and is polled.
-     * It may become readable once too often.
+     * Spurious wake-ups are allowed.
      */
     int (*arm)(halay_device_t *device, int *fd);
 

@@ -51,7 +51,7 @@ typedef struct halay_group_attr {
 /*
  * One collective of all members, numbered by rising rank. count[i] is the run of member i, in
  * elements; the runs lie one after the other, and all of them are the whole. In an allreduce each
- * run is the whole. In a reduce or broadcast one member's is, and the others' are 0.
+ * run is the whole. In a reduce or broadcast the root's run is the whole, and all others are 0.
  *   reduce_scatter, reduce, allreduce   out: own run    in: the whole
  *   allgather, broadcast                out: the whole  in: own run
  *   alltoall                            out: the whole  in: the whole

@@ -271,7 +271,7 @@ typedef struct halay_queues {
     uint64_t messages, puts;
     uint64_t credits;        /* messages only to say that the peer may send again */
     uint64_t requests;       /* work requests, for all of these and to try a new connection */
-    uint64_t doorbells;      /* times that the device was told of requests */
+    uint64_t doorbells;      /* doorbell writes: the device was told of requests */
     uint64_t signalled;      /* requests that tell when they are done */
     uint64_t sent, received; /* completions: of those; of what peers sent and put */
     uint64_t put_bytes;      /* of them, */
@@ -384,8 +384,8 @@ typedef enum halay_hint {
 HALAY_API int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value);
 
 /*
- * Flag of a stream: blocking calls behind it that are in its device's memory return when they are
- * posted, and what the program enqueues there later waits on the device for the result. A thread of
+ * Flag of a stream: blocking calls in its device's memory return once they are enqueued on it, and
+ * what the program enqueues there later waits on the device for the result. A thread of
  * the context ends them. Nobody but the stream may touch the buffers until it has come past the
  * call. Up to 16 calls of a communicator are under way so, and the next one waits for room; where
  * the device has no place for one, it waits for its end.

@@ -47,8 +47,8 @@ enum {
     HALAY_CAN_LAND = 1u << 1,  /* recv posts a landing buffer for a tag; send may use tags */
     HALAY_CAN_SLEEP = 1u << 2, /* arm gives a descriptor */
     HALAY_CAN_COUNT = 1u << 3, /* query tells what its device's queues have done so far */
-    HALAY_CAN_CACHE = 1u << 4, /* an eager message is read out of a cache that both ends share, so
-                                  that much goes best as many of those */
+    HALAY_CAN_CACHE = 1u << 4, /* both ends share a cache: a long payload goes best as a pipeline
+                                  of eager messages */
     HALAY_CAN_LEND = 1u << 5,  /* alloc_mem; what is sent from there need not be copied */
     HALAY_CAN_DEVICE =
         1u << 6,              /* register_mem takes memory of a device, and put reads and writes it

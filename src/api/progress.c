@@ -548,11 +548,11 @@ static void yield(halay_context_t *ctx)
         w->yields--;
     } else if (took > YIELDED_NS || (!w->yields && took < SWITCH_NS)) {
         w->yields = 0;
-        w->alone_ns = w->alone_ns ? 2 * w->alone_ns : ALONE_NS;
-        w->alone_ns = w->alone_ns < ALONE_MOST_NS ? w->alone_ns : ALONE_MOST_NS;
-        w->try_ns = now + w->alone_ns;
+        w->retry_ns = w->retry_ns ? 2 * w->retry_ns : ALONE_NS;
+        w->retry_ns = w->retry_ns < ALONE_MOST_NS ? w->retry_ns : ALONE_MOST_NS;
+        w->try_ns = now + w->retry_ns;
     } else if (took >= SWITCH_NS) {
-        w->alone_ns >>= !w->yields;
+        w->retry_ns >>= !w->yields;
         w->yields = YIELDED_MOST;
     }
 }

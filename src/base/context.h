@@ -92,8 +92,8 @@ struct hly_waiters {
     int wake_fd;           /* wakes the leader */
     uint32_t backoff;      /* log2 of how much sooner waits sleep than they normally do */
     uint8_t yields;        /* ranks of ours share this processor: learnt; 0: none known to */
-    uint64_t try_ns;       /* when to try that again, */
-    uint64_t alone_ns;     /* and how long after the last try */
+    uint64_t try_ns;       /* when to try again whether that still holds */
+    uint64_t retry_ns;     /* the interval between two such tries */
     int (*ask)(void *arg); /* of halay_local_on_wait(); NULL: nobody is asked */
     void *ask_arg;
     uint64_t interrupted_ns; /* when it last wanted a call to end; 0: never */

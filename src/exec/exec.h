@@ -24,7 +24,7 @@ enum hly_cause hly_exec_cause(const struct hly_call *call, int code);
 /* It will fail as soon as it starts, if its communicator or its transport has failed. */
 void hly_exec_refuse(halay_request_t *request);
 /* It will fail as soon as the window lets it start. text NULL: with the verdict of its broken
- * communicator. HALAY_ENOMEM: it will not. */
+ * communicator. HALAY_ENOMEM: the refusal could not be recorded, and the call goes on. */
 int hly_exec_refuse_as(halay_request_t *request, int code, enum hly_cause cause, const char *text);
 /* The same as hly_exec_make(), but the call may become a relaxed one (relaxed.h), and is kept in
  * the call cache. */

@@ -204,7 +204,7 @@ static void place(halay_request_t *r)
 
 /* Points the step's kept device work to the operands as they are now; forgets it if these are not
  * in one piece any more. */
-static void aim(const halay_request_t *r, uint32_t step)
+static void work_rebind(const halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->steps[step];
     const struct hly_extent *to = hly_operand_extents(r, s->operand);
@@ -252,7 +252,7 @@ static void address(halay_request_t *r)
     }
     for (uint32_t i = 0; r->layout.works && i < plan->nsteps; i++)
         if (r->layout.works[i].nsrc)
-            aim(r, i);
+            work_rebind(r, i);
     r->layout.places = now;
 }
 

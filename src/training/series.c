@@ -9,9 +9,9 @@
 
 #include "trainer.h"
 
-#define WORD       "noname."
-#define DIGITS     18
-#define DOUBTS_MAX 5 /* 64 times */
+#define WORD        "noname."
+#define DIGITS      18
+#define BACKOFF_MAX 5 /* 64 times */
 
 uint64_t hlt_series_of(const char *name, uint64_t *number)
 {
@@ -70,15 +70,18 @@ void hlt_period_forget(halay_trainer_t *trainer)
 
 void hlt_period_doubt(halay_trainer_t *trainer, int more)
 {
-    int doubts = trainer->period.doubts + more;
-    trainer->period.doubts = doubts < 0 ? 0 : doubts > DOUBTS_MAX ? DOUBTS_MAX : doubts;
+    int exponent = trainer->period.backoff_log2 + more;
+    trainer->period.backoff_log2 = exponent < 0             ? 0
+                                   : exponent < BACKOFF_MAX ? exponent
+                                                            : BACKOFF_MAX;
 }
 
 size_t hlt_period_add(halay_trainer_t *trainer, uint64_t says, int begins, size_t among)
 {
     struct hlt_period *period = &trainer->period;
     size_t at = period->count++, most = at < HLT_PERIOD ? at : HLT_PERIOD;
-    uint64_t key = says << 1 | (uint64_t)(begins != 0), more = (UINT64_C(2) << period->doubts) - 1;
+    uint64_t key = says << 1 | (uint64_t)(begins != 0),
+             more = (UINT64_C(2) << period->backoff_log2) - 1;
     for (size_t p = 1; p <= most; p++) {
         uint64_t before = p < at ? period->same[p] : 0;
         period->same[p] = period->keys[(at - p) % HLT_PERIOD] == key ? before + 1 : 0;

@@ -262,7 +262,7 @@ struct hlt_period {
     uint64_t count; /* items in a row that could be part of a period */
     uint64_t keys[HLT_PERIOD];
     uint64_t same[1 + HLT_PERIOD]; /* [p]: so many items up to here equal those p before them */
-    int doubts;                    /* doublings of how often a period must have stood */
+    int backoff_log2;              /* a period must have repeated 2^this times as often */
 };
 
 struct hlt_programme {
@@ -412,7 +412,7 @@ struct halay_trainer {
     int polled;     /* a tensor that was not done has been polled */
     int looked;     /* a caller has waited or polled since the last submission */
     uint64_t looks; /* runs so far: hlt_announcement.wait */
-    uint32_t quiet; /* so many more submissions need wake nobody */
+    uint32_t quiet; /* submissions before the next one that must wake the thread */
     halay_trainer_counters_t published;
     uint64_t waits;                /* so far, so that the thread sees short ones */
     uint64_t spins;                /* times that a caller has polled */
