@@ -33,7 +33,7 @@ def check_pure_objects(build):
         for name, (_, needs) in found.items():
             may = pure if part == PURE_FILE else own
             for symbol in sorted(s for s in needs - may if not CALLS.fullmatch(s)):
-                yield f"{part}{name[:-2]} uses {symbol}, and is a pure part"
+                yield f"{part[:part.rindex('/')]}/{name[:-2]} uses {symbol}, and is a pure part"
 
 
 def check_header(root, path):

@@ -12,23 +12,23 @@
 
 #define S 1000000000ull
 
-void hly_world_init(struct hly_world *w, int nplaces, int least, int *order)
+void hly_worlds_init(struct hly_worlds *w, int nplaces, int least, int *order)
 {
-    *w = (struct hly_world){
+    *w = (struct hly_worlds){
         .nplaces = nplaces, .least = least, .order = order, .failed = -1, .first_ended = -1};
     for (int p = 0; p < nplaces; p++)
-        hly_world_bring(w, p);
+        hly_worlds_bring(w, p);
 }
 
 /* ---------------------------------------------------------------- what there is */
 
-bool hly_world_is_static(const struct hly_world *w)
+bool hly_worlds_is_static(const struct hly_worlds *w)
 {
     return w->least == 0;
 }
 
 /* Some process that asks, and was in the last world, says that this rank of it is lost. */
-static bool is_lost(const struct hly_world *w, int rank)
+static bool is_lost(const struct hly_worlds *w, int rank)
 {
     for (int p = 0; p < w->nplaces; p++) {
         const struct hly_place *place = &w->place[p];
@@ -43,31 +43,31 @@ static bool is_lost(const struct hly_world *w, int rank)
 }
 
 /* Static jobs and first worlds wait for all that were started; later ones for the members. */
-bool hly_world_is_awaited(const struct hly_world *w, int p)
+bool hly_worlds_is_awaited(const struct hly_worlds *w, int p)
 {
     const struct hly_place *place = &w->place[p];
     if (place->lost)
         return false;
     if (place->state == HLY_PLACE_STARTED)
-        return hly_world_is_static(w) || !w->epoch;
+        return hly_worlds_is_static(w) || !w->epoch;
     return place->state == HLY_PLACE_IN && place->member && !place->leaves &&
            !is_lost(w, place->rank);
 }
 
-bool hly_world_is_absent(const struct hly_world *w, int p)
+bool hly_worlds_is_absent(const struct hly_worlds *w, int p)
 {
     const struct hly_place *place = &w->place[p];
     return (place->state == HLY_PLACE_STARTED || place->state == HLY_PLACE_IN) && !place->leaves &&
            !place->doomed;
 }
 
-bool hly_world_is_newcomer(const struct hly_world *w, int p)
+bool hly_worlds_is_newcomer(const struct hly_worlds *w, int p)
 {
     return w->place[p].state == HLY_PLACE_ASKING && !w->place[p].member && w->epoch &&
-           !hly_world_is_static(w);
+           !hly_worlds_is_static(w);
 }
 
-static int count(const struct hly_world *w, bool (*is)(const struct hly_world *, int))
+static int count(const struct hly_worlds *w, bool (*is)(const struct hly_worlds *, int))
 {
     int n = 0;
     for (int p = 0; p < w->nplaces; p++)
@@ -75,51 +75,51 @@ static int count(const struct hly_world *w, bool (*is)(const struct hly_world *,
     return n;
 }
 
-static bool asks(const struct hly_world *w, int p)
+static bool asks(const struct hly_worlds *w, int p)
 {
     return w->place[p].state == HLY_PLACE_ASKING;
 }
 
-int hly_world_asking(const struct hly_world *w)
+int hly_worlds_asking(const struct hly_worlds *w)
 {
     return count(w, asks);
 }
 
-int hly_world_waiting(const struct hly_world *w)
+int hly_worlds_waiting(const struct hly_worlds *w)
 {
-    return count(w, hly_world_is_awaited);
+    return count(w, hly_worlds_is_awaited);
 }
 
-int hly_world_newcomers(const struct hly_world *w)
+int hly_worlds_newcomers(const struct hly_worlds *w)
 {
-    return count(w, hly_world_is_newcomer);
+    return count(w, hly_worlds_is_newcomer);
 }
 
-static bool is_complete(const struct hly_world *w)
+static bool is_complete(const struct hly_worlds *w)
 {
     for (int p = 0; p < w->nplaces; p++)
-        if (hly_world_is_awaited(w, p))
+        if (hly_worlds_is_awaited(w, p))
             return false;
     return true;
 }
 
 /* Those that ask are enough; where one has ended well, the job ends with those that are left. */
-static bool are_enough(const struct hly_world *w)
+static bool are_enough(const struct hly_worlds *w)
 {
-    const int n = hly_world_asking(w);
-    return n >= (hly_world_is_static(w) ? w->nplaces : w->done ? 1 : w->least);
+    const int n = hly_worlds_asking(w);
+    return n >= (hly_worlds_is_static(w) ? w->nplaces : w->done ? 1 : w->least);
 }
 
 /* ---------------------------------------------------------------- events */
 
-void hly_world_bring(struct hly_world *w, int p)
+void hly_worlds_bring(struct hly_worlds *w, int p)
 {
     w->place[p] = (struct hly_place){.state = HLY_PLACE_FREE, .rank = -1};
 }
 
-void hly_world_start(struct hly_world *w, int p)
+void hly_worlds_start(struct hly_worlds *w, int p)
 {
-    hly_world_bring(w, p);
+    hly_worlds_bring(w, p);
     w->place[p].state = HLY_PLACE_STARTED;
     if (w->first_ended != p)
         return;
@@ -129,7 +129,7 @@ void hly_world_start(struct hly_world *w, int p)
             w->first_ended = i;
 }
 
-void hly_world_end(struct hly_world *w, int p, bool well)
+void hly_worlds_end(struct hly_worlds *w, int p, bool well)
 {
     struct hly_place *place = &w->place[p];
     if (place->state == HLY_PLACE_IN && place->member && well && !w->done)
@@ -140,7 +140,7 @@ void hly_world_end(struct hly_world *w, int p, bool well)
 }
 
 /* The process asks from now on. Not to the end of its time: it is to hear an answer before. */
-static void take(struct hly_world *w, struct hly_place *place, const struct hly_world_hello *it,
+static void take(struct hly_worlds *w, struct hly_place *place, const struct hly_worlds_hello *it,
                  bool same, uint64_t now)
 {
     const uint64_t left = it->left_ns, spare = left / 5 < 2 * S ? left / 5 : 2 * S;
@@ -156,8 +156,8 @@ static void take(struct hly_world *w, struct hly_place *place, const struct hly_
     (void)w;
 }
 
-enum hly_hello hly_world_hello(struct hly_world *w, int p, const struct hly_world_hello *it,
-                               uint64_t now)
+enum hly_hello hly_worlds_hello(struct hly_worlds *w, int p, const struct hly_worlds_hello *it,
+                                uint64_t now)
 {
     struct hly_place *place = &w->place[p];
     if (place->state == HLY_PLACE_FREE || place->state == HLY_PLACE_ENDED)
@@ -181,10 +181,10 @@ static void answered(struct hly_place *place, enum hly_place_state state, bool t
 }
 
 /* A newcomer does not drive out a member. */
-int hly_world_differ(struct hly_world *w, int a, int b)
+int hly_worlds_differ(struct hly_worlds *w, int a, int b)
 {
     const int refused = w->place[b].member && !w->place[a].member ? a : b;
-    if (hly_world_is_static(w)) {
+    if (hly_worlds_is_static(w)) {
         w->broken = HLY_CAUSE_BROKEN;
         return -1;
     }
@@ -192,65 +192,65 @@ int hly_world_differ(struct hly_world *w, int a, int b)
     return refused;
 }
 
-void hly_world_left(struct hly_world *w, int p)
+void hly_worlds_left(struct hly_worlds *w, int p)
 {
     struct hly_place *place = &w->place[p];
     if (place->state == HLY_PLACE_ASKING)
         place->state = place->member ? HLY_PLACE_IN : HLY_PLACE_STARTED;
 }
 
-void hly_world_seen(struct hly_world *w, int p, bool stopped)
+void hly_worlds_seen(struct hly_worlds *w, int p, bool stopped)
 {
     w->place[p].stopped = stopped;
 }
 
-void hly_world_failed(struct hly_world *w, int p)
+void hly_worlds_failed(struct hly_worlds *w, int p)
 {
     w->failed = p;
 }
 
-void hly_world_break(struct hly_world *w)
+void hly_worlds_break(struct hly_worlds *w)
 {
     w->broken = HLY_CAUSE_BROKEN;
 }
 
 /* ---------------------------------------------------------------- the next world */
 
-static bool act(struct hly_world_action *a, enum hly_world_what what, enum hly_world_cause cause,
+static bool act(struct hly_worlds_action *a, enum hly_worlds_what what, enum hly_worlds_cause cause,
                 int place)
 {
-    *a = (struct hly_world_action){what, cause, place};
+    *a = (struct hly_worlds_action){what, cause, place};
     return true;
 }
 
 /* Before the others meet: its launcher may know who is lost with it. */
-static bool report(struct hly_world *w, struct hly_world_action *a)
+static bool report(struct hly_worlds *w, struct hly_worlds_action *a)
 {
-    for (int p = 0; p < w->nplaces && !hly_world_is_static(w); p++) {
+    for (int p = 0; p < w->nplaces && !hly_worlds_is_static(w); p++) {
         struct hly_place *place = &w->place[p];
         if (place->state != HLY_PLACE_IN || !place->member || place->leaves || place->reported ||
             !is_lost(w, place->rank))
             continue;
         place->reported = true;
-        return act(a, HLY_WORLD_REPORT, HLY_CAUSE_NONE, p);
+        return act(a, HLY_WORLDS_REPORT, HLY_CAUSE_NONE, p);
     }
     return false;
 }
 
 /* Newcomers whose time is over, at `now`, or all of them. */
-static bool refuse_newcomer(struct hly_world *w, uint64_t now, enum hly_world_cause cause,
-                            struct hly_world_action *a)
+static bool refuse_newcomer(struct hly_worlds *w, uint64_t now, enum hly_worlds_cause cause,
+                            struct hly_worlds_action *a)
 {
     for (int p = 0; p < w->nplaces; p++) {
-        if (!hly_world_is_newcomer(w, p) || w->place[p].end_ns > now)
+        if (!hly_worlds_is_newcomer(w, p) || w->place[p].end_ns > now)
             continue;
         answered(&w->place[p], HLY_PLACE_STARTED, true);
-        return act(a, HLY_WORLD_REFUSE, cause, p);
+        return act(a, HLY_WORLDS_REFUSE, cause, p);
     }
     return false;
 }
 
-void hly_world_refused(struct hly_world *w)
+void hly_worlds_refused(struct hly_worlds *w)
 {
     for (int p = 0; p < w->nplaces; p++)
         if (asks(w, p))
@@ -259,9 +259,9 @@ void hly_world_refused(struct hly_world *w)
 }
 
 /* Who is which rank. */
-static void rank_all(struct hly_world *w)
+static void rank_all(struct hly_worlds *w)
 {
-    const bool by_place = hly_world_is_static(w);
+    const bool by_place = hly_worlds_is_static(w);
     w->n = 0;
     for (int rank = 0; rank < w->nplaces; rank++)
         w->order[rank] = -1;
@@ -281,13 +281,13 @@ static void condemn(struct hly_place *place)
     place->condemned = place->doomed = true;
 }
 
-void hly_world_joined(struct hly_world *w)
+void hly_worlds_joined(struct hly_worlds *w)
 {
     w->epoch++;
     for (int p = 0; p < w->nplaces; p++) {
         struct hly_place *place = &w->place[p];
         const bool left_out = place->state == HLY_PLACE_IN && place->member;
-        if (hly_world_is_absent(w, p) && (left_out || (place->lost && place->unfit_ns)))
+        if (hly_worlds_is_absent(w, p) && (left_out || (place->lost && place->unfit_ns)))
             condemn(place);
         place->member = false;
     }
@@ -299,30 +299,30 @@ void hly_world_joined(struct hly_world *w)
     }
 }
 
-static bool decide(struct hly_world *w, struct hly_world_action *a)
+static bool decide(struct hly_worlds *w, struct hly_worlds_action *a)
 {
-    if (!hly_world_asking(w))
+    if (!hly_worlds_asking(w))
         return false;
     if (w->broken)
-        return act(a, HLY_WORLD_REFUSE_ALL, w->broken, -1);
-    if (hly_world_is_static(w) && w->first_ended >= 0)
-        return act(a, HLY_WORLD_REFUSE_ALL, HLY_CAUSE_ENDED, w->first_ended);
+        return act(a, HLY_WORLDS_REFUSE_ALL, w->broken, -1);
+    if (hly_worlds_is_static(w) && w->first_ended >= 0)
+        return act(a, HLY_WORLDS_REFUSE_ALL, HLY_CAUSE_ENDED, w->first_ended);
     if (w->failed >= 0)
-        return act(a, HLY_WORLD_REFUSE_ALL, HLY_CAUSE_FAILED, w->failed);
+        return act(a, HLY_WORLDS_REFUSE_ALL, HLY_CAUSE_FAILED, w->failed);
     if (!are_enough(w) || !is_complete(w))
         return false;
     rank_all(w);
-    return act(a, HLY_WORLD_TABLE, HLY_CAUSE_NONE, -1);
+    return act(a, HLY_WORLDS_TABLE, HLY_CAUSE_NONE, -1);
 }
 
 /* ---------------------------------------------------------------- the time */
 
-static void set_times(struct hly_world *w, uint64_t now)
+static void set_times(struct hly_worlds *w, uint64_t now)
 {
     const uint64_t before = w->decide_ns;
     w->decide_ns = w->expire_ns = 0;
     for (int p = 0; p < w->nplaces; p++) {
-        uint64_t *end = hly_world_is_newcomer(w, p) ? &w->expire_ns : &w->decide_ns;
+        uint64_t *end = hly_worlds_is_newcomer(w, p) ? &w->expire_ns : &w->decide_ns;
         if (asks(w, p) && (!*end || w->place[p].end_ns < *end))
             *end = w->place[p].end_ns;
     }
@@ -332,7 +332,7 @@ static void set_times(struct hly_world *w, uint64_t now)
         w->look_ns = w->looked = 0;
 }
 
-uint64_t hly_world_due_ns(const struct hly_world *w)
+uint64_t hly_worlds_due_ns(const struct hly_worlds *w)
 {
     uint64_t next = w->expire_ns ? w->expire_ns : UINT64_MAX;
     const uint64_t notice = w->decide_ns ? hly_notices_due_ns(&w->notices) : UINT64_MAX;
@@ -343,16 +343,16 @@ uint64_t hly_world_due_ns(const struct hly_world *w)
 }
 
 /* None of those that newcomers wait for will ever come to a commit. */
-static bool are_stopped(const struct hly_world *w)
+static bool are_stopped(const struct hly_worlds *w)
 {
     for (int p = 0; p < w->nplaces; p++)
-        if (hly_world_is_awaited(w, p) && !w->place[p].stopped)
+        if (hly_worlds_is_awaited(w, p) && !w->place[p].stopped)
             return false;
     return true;
 }
 
 /* Will it never ask? It is stopped, or those that ask call it lost. */
-static bool is_unfit(const struct hly_world *w, const struct hly_place *place)
+static bool is_unfit(const struct hly_worlds *w, const struct hly_place *place)
 {
     return place->stopped ||
            (place->state == HLY_PLACE_IN && place->member && is_lost(w, place->rank));
@@ -361,17 +361,17 @@ static bool is_unfit(const struct hly_world *w, const struct hly_place *place)
 /* In a job whose ranks change the others go on without a process that is unfit for too long; and,
  * when their time is over, without any that has not asked. Where they are too few without it, it is
  * condemned all the same: another one comes in its place. */
-static void give_up(struct hly_world *w, bool over, uint64_t now)
+static void give_up(struct hly_worlds *w, bool over, uint64_t now)
 {
     const bool wait = w->decide_ns || are_stopped(w), enough = are_enough(w);
     for (int p = 0; p < w->nplaces; p++) {
         struct hly_place *place = &w->place[p];
-        if (!hly_world_is_absent(w, p))
+        if (!hly_worlds_is_absent(w, p))
             continue;
         const bool unfit = wait && is_unfit(w, place);
         place->unfit_ns = !unfit ? 0 : place->unfit_ns ? place->unfit_ns : now;
         const bool useless = unfit && now - place->unfit_ns >= w->patience_ns;
-        if (hly_world_is_awaited(w, p) && (useless || (over && enough)))
+        if (hly_worlds_is_awaited(w, p) && (useless || (over && enough)))
             place->lost = true;
         if (useless && !enough)
             condemn(place);
@@ -380,36 +380,36 @@ static void give_up(struct hly_world *w, bool over, uint64_t now)
 
 /* Newcomers wait for a commit, members for each other: who is stopped matters to the first when no
  * member runs. Where all are needed, a look is for those that have failed. */
-static bool is_look_due(const struct hly_world *w, bool over, uint64_t now)
+static bool is_look_due(const struct hly_worlds *w, bool over, uint64_t now)
 {
     if (!w->decide_ns && !w->expire_ns)
         return false;
-    if (hly_world_is_static(w))
+    if (hly_worlds_is_static(w))
         return over || now >= hly_notices_due_ns(&w->notices);
     return over || now >= w->look_ns;
 }
 
-static bool look(struct hly_world *w, bool over, uint64_t now, struct hly_world_action *a)
+static bool look(struct hly_worlds *w, bool over, uint64_t now, struct hly_worlds_action *a)
 {
     if (!w->looked && is_look_due(w, over, now)) {
-        w->look_ns = hly_world_is_static(w) ? 0 : now + (w->decide_ns ? S / 4 : S);
+        w->look_ns = hly_worlds_is_static(w) ? 0 : now + (w->decide_ns ? S / 4 : S);
         w->looked = 1;
-        return act(a, HLY_WORLD_LOOK, HLY_CAUSE_NONE, -1);
+        return act(a, HLY_WORLDS_LOOK, HLY_CAUSE_NONE, -1);
     }
     if (!w->looked)
         return false;
-    if (w->looked == 1 && over && !hly_world_is_static(w) && are_enough(w)) {
+    if (w->looked == 1 && over && !hly_worlds_is_static(w) && are_enough(w)) {
         w->looked = 2;
-        return act(a, HLY_WORLD_GO_ON, HLY_CAUSE_NONE, -1);
+        return act(a, HLY_WORLDS_GO_ON, HLY_CAUSE_NONE, -1);
     }
     w->looked = 0;
-    if (hly_world_is_static(w))
+    if (hly_worlds_is_static(w))
         return false;
     give_up(w, over, now);
     return decide(w, a);
 }
 
-bool hly_world_next(struct hly_world *w, uint64_t now, struct hly_world_action *a)
+bool hly_worlds_next(struct hly_worlds *w, uint64_t now, struct hly_worlds_action *a)
 {
     set_times(w, now);
     if (report(w, a) || (w->done && refuse_newcomer(w, UINT64_MAX, HLY_CAUSE_OVER, a)) ||
@@ -417,16 +417,16 @@ bool hly_world_next(struct hly_world *w, uint64_t now, struct hly_world_action *
         return true;
     set_times(w, now);
     const bool over = w->decide_ns && now >= w->decide_ns;
-    if (look(w, over, now, a) || (w->expire_ns && now >= w->expire_ns &&
-                                  refuse_newcomer(w, now, HLY_CAUSE_EXPIRED, a)))
+    if (look(w, over, now, a) ||
+        (w->expire_ns && now >= w->expire_ns && refuse_newcomer(w, now, HLY_CAUSE_EXPIRED, a)))
         return true;
     if (over)
-        return act(a, HLY_WORLD_REFUSE_ALL, HLY_CAUSE_MISSING, -1);
+        return act(a, HLY_WORLDS_REFUSE_ALL, HLY_CAUSE_MISSING, -1);
     return w->decide_ns && hly_notices_give(&w->notices, now) &&
-           act(a, HLY_WORLD_NOTICE, HLY_CAUSE_NONE, -1);
+           act(a, HLY_WORLDS_NOTICE, HLY_CAUSE_NONE, -1);
 }
 
-bool hly_world_condemned(struct hly_world *w, int *place)
+bool hly_worlds_condemned(struct hly_worlds *w, int *place)
 {
     for (int p = 0; p < w->nplaces; p++) {
         if (!w->place[p].condemned)

@@ -36,12 +36,12 @@ static struct hly_agent *unused_agent(const halay_launch_t *d)
 
 static bool has_ended(const halay_launch_t *d, int slot)
 {
-    return d->world->place[slot].state == HLY_PLACE_ENDED;
+    return d->worlds->place[slot].state == HLY_PLACE_ENDED;
 }
 
 static bool lives(const halay_launch_t *d, int slot)
 {
-    return d->world->place[slot].state != HLY_PLACE_FREE && !has_ended(d, slot) &&
+    return d->worlds->place[slot].state != HLY_PLACE_FREE && !has_ended(d, slot) &&
            !d->slots[slot].gone;
 }
 
@@ -118,16 +118,16 @@ void hly_agents_heard(halay_launch_t *d, struct hly_boot_guest *guest)
     const int n = it->nranks >= 1 && it->nranks <= HLY_BOOT_RANKS_MAX
                       ? find_places(d, (int)it->nranks, &first)
                       : 0;
-    if (!agent || !n || d->world->done) {
+    if (!agent || !n || d->worlds->done) {
         send_away(d, guest,
-                  d->world->done ? "the job ends" : "the job has agents for all of its places");
+                  d->worlds->done ? "the job ends" : "the job has agents for all of its places");
         return;
     }
     *agent = (struct hly_agent){.guest = guest, .came = true, .first = first, .count = n};
     snprintf(agent->host, sizeof agent->host, "%.63s", it->host);
     for (int s = first; s < first + n; s++) {
         d->slots[s] = (struct hly_slot){.agent = agent};
-        hly_world_bring(d->world, s);
+        hly_worlds_bring(d->worlds, s);
         snprintf(d->slots[s].host, sizeof d->slots[s].host, "%s", agent->host);
     }
     struct hly_boot_answer a = {.magic = HLY_BOOT_MAGIC,

@@ -33,12 +33,12 @@ void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
     for (int s = 0; s < d->params.nranks; s++)
         if (d->slots[s].guest)
             hly_driver_tell(d, s, d->text, HLY_BOOT_SAID);
-    hly_world_refused(d->world);
+    hly_worlds_refused(d->worlds);
 }
 
 void hly_driver_tell_news(halay_launch_t *d)
 {
-    const uint32_t n = (uint32_t)hly_world_newcomers(d->world);
+    const uint32_t n = (uint32_t)hly_worlds_newcomers(d->worlds);
     if (d->first && n != d->told && hly_boot_reception_push(d->first, &n, sizeof n))
         d->told = n;
 }
@@ -46,8 +46,8 @@ void hly_driver_tell_news(halay_launch_t *d)
 static void make_world(halay_launch_t *d)
 {
     struct hly_boot_answer *a = &d->answer;
-    const struct hly_world *w = d->world;
-    const bool changes = !hly_world_is_static(w);
+    const struct hly_worlds *w = d->worlds;
+    const bool changes = !hly_worlds_is_static(w);
     hly_boot_reception_forget(&d->reception);
     hly_boot_table_finish(&d->table);
     for (int rank = 0; rank < w->n; rank++)
@@ -73,7 +73,7 @@ static void make_world(halay_launch_t *d)
         hly_boot_say_alone(&d->log, d->hellos, w->n);
     hly_sha_init(&d->sha);
     hly_sha_add(&d->sha, d->table.bytes, a->bytes);
-    hly_world_joined(d->world);
+    hly_worlds_joined(d->worlds);
     d->first = NULL;
     d->told = 0;
     for (int rank = 0; rank < w->n; rank++) {
@@ -117,7 +117,7 @@ static void refuse_ended(halay_launch_t *d, int s)
                           "rank %d (pid %lld on %s) has ended before all ranks had joined the "
                           "job%s: it %s. See what it has printed; start the job again",
                           s, (long long)slot->pid, host_of(d, slot),
-                          d->world->epoch ? " again" : "", how);
+                          d->worlds->epoch ? " again" : "", how);
 }
 
 /* ---------------------------------------------------------------- who is missing */
@@ -126,14 +126,14 @@ static void refuse_ended(halay_launch_t *d, int s)
  * the 2 that there must be: process 1 (...)". */
 static void name_missing(const halay_launch_t *d, struct hly_line *line)
 {
-    const struct hly_world *w = d->world;
-    const bool waiting = hly_world_waiting(w) > 0;
+    const struct hly_worlds *w = d->worlds;
+    const bool waiting = hly_worlds_waiting(w) > 0;
     if (!waiting)
-        hly_line_put(line, "only %d of the %d that there must be", hly_world_asking(w), w->least);
+        hly_line_put(line, "only %d of the %d that there must be", hly_worlds_asking(w), w->least);
     for (int s = 0; s < w->nplaces; s++) {
         struct hly_proc_stat stat;
         const struct hly_slot *slot = &d->slots[s];
-        if (!(waiting ? hly_world_is_awaited(w, s) : hly_world_is_absent(w, s)))
+        if (!(waiting ? hly_worlds_is_awaited(w, s) : hly_worlds_is_absent(w, s)))
             continue;
         if (!waiting && !line->named)
             hly_line_put(line, ": ");
@@ -142,17 +142,17 @@ static void name_missing(const halay_launch_t *d, struct hly_line *line)
         const char *doing = slot->host[0]                     ? slot->host
                             : hly_proc_stat(slot->pid, &stat) ? hly_proc_doing(stat.state)
                                                               : "not seen";
-        hly_line_process(line, hly_world_is_static(w) ? "rank" : "process", s, slot->pid, doing,
+        hly_line_process(line, hly_worlds_is_static(w) ? "rank" : "process", s, slot->pid, doing,
                          false);
     }
     hly_line_more(line, ", ");
 }
 
 /* How many there have to be, as far as is known. */
-static int needed(const struct hly_world *w)
+static int needed(const struct hly_worlds *w)
 {
-    const int known = hly_world_asking(w) + hly_world_waiting(w);
-    return hly_world_is_static(w) ? w->nplaces : known > w->least ? known : w->least;
+    const int known = hly_worlds_asking(w) + hly_worlds_waiting(w);
+    return hly_worlds_is_static(w) ? w->nplaces : known > w->least ? known : w->least;
 }
 
 static void refuse_missing(halay_launch_t *d, uint64_t now)
@@ -163,19 +163,19 @@ static void refuse_missing(halay_launch_t *d, uint64_t now)
     hly_driver_refuse(d,
                       "not all of the %d ranks joined within %.1f s: on %s %s. Are they running, "
                       "and do they call halay_init? (see HALAY_START_DEADLINE)%s",
-                      needed(d->world), (double)(now - d->world->notices.since_ns) * 1e-9, d->host,
-                      text, d->reception.note);
+                      needed(d->worlds), (double)(now - d->worlds->notices.since_ns) * 1e-9,
+                      d->host, text, d->reception.note);
 }
 
 static void remind(halay_launch_t *d, uint64_t now)
 {
-    const struct hly_world *w = d->world;
+    const struct hly_worlds *w = d->worlds;
     const int n = needed(w);
     char text[700];
     struct hly_line line = hly_line(text, sizeof text);
-    hly_line_of_node(&line, now - w->notices.since_ns, n - hly_world_asking(w), n, d->host);
+    hly_line_of_node(&line, now - w->notices.since_ns, n - hly_worlds_asking(w), n, d->host);
     name_missing(d, &line);
-    if (hly_world_is_static(w))
+    if (hly_worlds_is_static(w))
         hly_line_until(&line, HLY_ENDS, w->decide_ns, now);
     hly_boot_say(&d->log, 1, "%s", text);
 }
@@ -187,25 +187,25 @@ static void look(halay_launch_t *d)
     struct hly_proc_stat stat;
     for (int s = 0; s < d->params.nranks; s++) {
         struct hly_slot *slot = &d->slots[s];
-        if (!hly_world_is_absent(d->world, s))
+        if (!hly_worlds_is_absent(d->worlds, s))
             continue;
-        if (hly_world_is_static(d->world)) {
-            if (!d->params.failed || d->world->place[s].told ||
-                !hly_world_is_awaited(d->world, s) ||
+        if (hly_worlds_is_static(d->worlds)) {
+            if (!d->params.failed || d->worlds->place[s].told ||
+                !hly_worlds_is_awaited(d->worlds, s) ||
                 !d->params.failed(d->params.arg, s, slot->why, sizeof slot->why))
                 continue;
-            hly_world_failed(d->world, s);
+            hly_worlds_failed(d->worlds, s);
             return;
         }
         hly_agents_look(d, s);
         char state = slot->seen;
         if (!slot->host[0])
             state = (char)(hly_proc_stat(slot->pid, &stat) ? stat.state : 0);
-        hly_world_seen(d->world, s, state == 'T' || state == 't');
+        hly_worlds_seen(d->worlds, s, state == 'T' || state == 't');
     }
 }
 
-static void say_why_not(halay_launch_t *d, const struct hly_world_action *a, uint64_t now)
+static void say_why_not(halay_launch_t *d, const struct hly_worlds_action *a, uint64_t now)
 {
     switch (a->cause) {
     case HLY_CAUSE_ENDED:
@@ -240,27 +240,27 @@ static void say_why_not(halay_launch_t *d, const struct hly_world_action *a, uin
 
 void hly_driver_go_on(halay_launch_t *d)
 {
-    struct hly_world_action a;
+    struct hly_worlds_action a;
     uint64_t now = hly_boot_now_ns();
-    for (; hly_world_next(d->world, now, &a); now = hly_boot_now_ns()) {
+    for (; hly_worlds_next(d->worlds, now, &a); now = hly_boot_now_ns()) {
         char missing[400];
         struct hly_line line = hly_line(missing, sizeof missing);
         switch (a.what) {
-        case HLY_WORLD_REPORT: /* which may end others, and come back here */
+        case HLY_WORLDS_REPORT: /* which may end others, and come back here */
             if (d->params.lost)
                 d->params.lost(d->params.arg, a.place);
             break;
-        case HLY_WORLD_TABLE:
+        case HLY_WORLDS_TABLE:
             make_world(d);
             break;
-        case HLY_WORLD_LOOK:
+        case HLY_WORLDS_LOOK:
             look(d);
             break;
-        case HLY_WORLD_GO_ON:
+        case HLY_WORLDS_GO_ON:
             name_missing(d, &line);
             hly_boot_say(&d->log, 1, "the others go on without %s", missing);
             break;
-        case HLY_WORLD_NOTICE:
+        case HLY_WORLDS_NOTICE:
             remind(d, now);
             break;
         default:

@@ -36,11 +36,11 @@ static bool cannot_meet(const struct hly_boot_hello *a, const struct hly_boot_he
 /* Two that cannot meet break a job of always as many ranks; else the newcomer is refused. */
 static void compare(halay_launch_t *d, int slot)
 {
-    for (int s = 0; s < d->params.nranks && d->slots[slot].guest && !d->world->broken; s++) {
+    for (int s = 0; s < d->params.nranks && d->slots[slot].guest && !d->worlds->broken; s++) {
         if (s == slot || !d->slots[s].guest ||
             !cannot_meet(&d->slots[s].hello, &d->slots[slot].hello, d->text))
             continue;
-        const int refused = hly_world_differ(d->world, s, slot);
+        const int refused = hly_worlds_differ(d->worlds, s, slot);
         if (refused >= 0)
             hly_driver_tell(d, refused, d->text, 0);
     }
@@ -49,8 +49,8 @@ static void compare(halay_launch_t *d, int slot)
 static enum hly_hello take(halay_launch_t *d, int slot, struct hly_boot_guest *guest)
 {
     const struct hly_boot_hello *it = &guest->hello;
-    const struct hly_world_hello hello = {it->id, it->epoch, it->left_ns, it->lost, !it->nranks};
-    const enum hly_hello was = hly_world_hello(d->world, slot, &hello, hly_boot_now_ns());
+    const struct hly_worlds_hello hello = {it->id, it->epoch, it->left_ns, it->lost, !it->nranks};
+    const enum hly_hello was = hly_worlds_hello(d->worlds, slot, &hello, hly_boot_now_ns());
     if (was != HLY_HELLO_TAKEN)
         return was;
     d->slots[slot].seen = 0;
@@ -96,7 +96,7 @@ static void left(void *arg, struct hly_boot_guest *guest)
     if (slot >= (uint32_t)d->params.nranks || d->slots[slot].guest != guest)
         return;
     d->slots[slot].guest = NULL;
-    hly_world_left(d->world, (int)slot);
+    hly_worlds_left(d->worlds, (int)slot);
     hly_driver_go_on(d);
     hly_driver_tell_news(d);
 }
@@ -109,8 +109,8 @@ static bool said(void *arg, struct hly_boot_guest *guest, const char *bytes, siz
 static void full(void *arg)
 {
     halay_launch_t *d = arg;
-    if (hly_world_is_static(d->world))
-        hly_world_break(d->world);
+    if (hly_worlds_is_static(d->worlds))
+        hly_worlds_break(d->worlds);
     hly_driver_refuse(d,
                       "the launcher on %s has no file descriptors left for the rendezvous of %d "
                       "processes, one for each: raise the limit there (ulimit -n)",
@@ -203,7 +203,7 @@ static void meet_stop(halay_launch_t *d)
     free(d->hellos);
     free(d->order);
     free(d->slots);
-    free(d->world);
+    free(d->worlds);
     free(d->agents);
     explicit_bzero(&d->key, sizeof d->key);
     free(d);
@@ -216,18 +216,18 @@ static int prepare(halay_launch_t *d)
     const size_t n = (size_t)d->params.nranks;
     d->key.has_secret = hly_boot_secret_of(d->params.secret, d->key.secret);
     hly_boot_hash(&key, 1, d->key.job);
-    d->world = calloc(1, sizeof *d->world + n * sizeof d->world->place[0]);
+    d->worlds = calloc(1, sizeof *d->worlds + n * sizeof d->worlds->place[0]);
     d->slots = calloc(n, sizeof d->slots[0]);
     d->order = calloc(n, sizeof d->order[0]);
     d->hellos = calloc(n, sizeof d->hellos[0]);
     d->most_agents = d->params.port ? d->params.nranks : 0;
     d->agents = calloc((size_t)d->most_agents + 1, sizeof d->agents[0]);
-    if (!d->world || !d->slots || !d->order || !d->hellos || !d->agents) {
+    if (!d->worlds || !d->slots || !d->order || !d->hellos || !d->agents) {
         hly_boot_say(&d->log, 0, "out of memory for a job of %zu processes", n);
         return HALAY_ENOMEM;
     }
-    hly_world_init(d->world, d->params.nranks, d->params.least, d->order);
-    d->world->patience_ns = hly_meet_seconds_ns("HALAY_STOP_PATIENCE", HLY_MEET_PATIENCE_S);
+    hly_worlds_init(d->worlds, d->params.nranks, d->params.least, d->order);
+    d->worlds->patience_ns = hly_meet_seconds_ns("HALAY_STOP_PATIENCE", HLY_MEET_PATIENCE_S);
     int rc = hly_boot_random(&d->log, d->job, sizeof d->job);
     return rc || d->key.has_secret ? rc : hly_boot_random(&d->log, d->secret, sizeof d->secret);
 }
@@ -291,7 +291,7 @@ void hly_driver_started(halay_launch_t *d, int slot, int64_t pid)
     begun.pid = pid;
     memcpy(begun.host, s->host, sizeof begun.host);
     *s = begun;
-    hly_world_start(d->world, slot);
+    hly_worlds_start(d->worlds, slot);
 }
 
 void hly_driver_ended(halay_launch_t *d, int slot, int status, int state, const char *why)
@@ -303,7 +303,7 @@ void hly_driver_ended(halay_launch_t *d, int slot, int status, int state, const 
     s->guest = NULL;
     s->status = status;
     snprintf(s->why, sizeof s->why, "%s", why ? why : "");
-    hly_world_end(d->world, slot, !status);
+    hly_worlds_end(d->worlds, slot, !status);
     hly_driver_go_on(d);
 }
 
@@ -323,7 +323,7 @@ static int meet_progress(halay_launch_t *d)
     hly_boot_reception_turn(&d->reception, 0);
     hly_driver_go_on(d);
     hly_driver_tell_news(d);
-    const uint64_t now = hly_boot_now_ns(), next = hly_world_due_ns(d->world);
+    const uint64_t now = hly_boot_now_ns(), next = hly_worlds_due_ns(d->worlds);
     if (next == UINT64_MAX)
         return -1;
     return next > now ? (int)((next - now) / 1000000 < 60000 ? (next - now) / 1000000 + 1 : 60000)
@@ -332,7 +332,7 @@ static int meet_progress(halay_launch_t *d)
 
 static int meet_condemned(halay_launch_t *d, int *rank)
 {
-    return hly_world_condemned(d->world, rank);
+    return hly_worlds_condemned(d->worlds, rank);
 }
 
 static const char *meet_address(const halay_launch_t *d)
@@ -342,13 +342,13 @@ static const char *meet_address(const halay_launch_t *d)
 
 static void meet_settle(halay_launch_t *d, int nranks)
 {
-    assert(nranks >= 1 && nranks <= d->params.nranks && !d->world->epoch);
-    d->params.nranks = d->world->nplaces = nranks;
+    assert(nranks >= 1 && nranks <= d->params.nranks && !d->worlds->epoch);
+    d->params.nranks = d->worlds->nplaces = nranks;
 }
 
 static uint64_t meet_epoch(const halay_launch_t *d)
 {
-    return d->world->epoch;
+    return d->worlds->epoch;
 }
 
 static int meet_aborted(halay_launch_t *d, halay_launch_abort_t *abort)

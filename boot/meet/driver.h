@@ -45,10 +45,10 @@ struct halay_launch {
     struct hly_boot_log log;
     struct hly_boot_key key;
     struct hly_boot_reception reception;
-    char address[320];        /* where others find it, "host:port"; "": nowhere */
-    struct hly_world *world;  /* who asks, and who is waited for: params.nranks places */
-    struct hly_slot *slots;   /* params.nranks */
-    struct hly_agent *agents; /* most_agents of them */
+    char address[320];         /* where others find it, "host:port"; "": nowhere */
+    struct hly_worlds *worlds; /* who asks, and who is waited for: params.nranks places */
+    struct hly_slot *slots;    /* params.nranks */
+    struct hly_agent *agents;  /* most_agents of them */
     int most_agents;
     struct hly_boot_guest *first; /* rank 0's connection of the last world; or NULL */
     uint32_t told;                /* so many newcomers it has been told */
