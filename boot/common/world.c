@@ -14,8 +14,12 @@
 
 void hly_worlds_init(struct hly_worlds *w, int nplaces, int least, int *order)
 {
-    *w = (struct hly_worlds){
-        .nplaces = nplaces, .least = least, .order = order, .failed = -1, .first_ended = -1};
+    *w = (struct hly_worlds){.nplaces = nplaces,
+                             .least = least,
+                             .order = order,
+                             .leaver = -1,
+                             .failed = -1,
+                             .first_ended = -1};
     for (int p = 0; p < nplaces; p++)
         hly_worlds_bring(w, p);
 }
@@ -95,6 +99,16 @@ int hly_worlds_newcomers(const struct hly_worlds *w)
     return count(w, hly_worlds_is_newcomer);
 }
 
+static bool is_untold(const struct hly_worlds *w, int p)
+{
+    return w->place[p].state == HLY_PLACE_STARTED && !w->place[p].told;
+}
+
+int hly_worlds_untold(const struct hly_worlds *w)
+{
+    return count(w, is_untold);
+}
+
 static bool is_complete(const struct hly_worlds *w)
 {
     for (int p = 0; p < w->nplaces; p++)
@@ -162,10 +176,16 @@ enum hly_hello hly_worlds_hello(struct hly_worlds *w, int p, const struct hly_wo
     struct hly_place *place = &w->place[p];
     if (place->state == HLY_PLACE_FREE || place->state == HLY_PLACE_ENDED)
         return HLY_HELLO_NOBODY;
-    const bool alike = !memcmp(place->id, it->id, sizeof place->id);
+    if (w->once && (w->epoch || w->closed)) {
+        place->told = true;
+        return HLY_HELLO_LATE;
+    }
+    const bool alike = !w->once && !memcmp(place->id, it->id, sizeof place->id);
     const bool same = alike && it->epoch == w->epoch; /* it was answered, for the last world */
-    if (place->state == HLY_PLACE_ASKING && !alike)
+    if (place->state == HLY_PLACE_ASKING && !alike) {
+        w->broken = w->once ? HLY_CAUSE_TWIN : w->broken;
         return HLY_HELLO_TWIN;
+    }
     if (it->leaves) {
         place->leaves |= place->state == HLY_PLACE_IN && same;
         return HLY_HELLO_MAY_GO;
@@ -195,8 +215,13 @@ int hly_worlds_differ(struct hly_worlds *w, int a, int b)
 void hly_worlds_left(struct hly_worlds *w, int p)
 {
     struct hly_place *place = &w->place[p];
-    if (place->state == HLY_PLACE_ASKING)
-        place->state = place->member ? HLY_PLACE_IN : HLY_PLACE_STARTED;
+    if (place->state != HLY_PLACE_ASKING)
+        return;
+    answered(place, place->member ? HLY_PLACE_IN : HLY_PLACE_STARTED, place->told || w->once);
+    if (w->once && !w->broken) {
+        w->broken = HLY_CAUSE_LEFT;
+        w->leaver = p;
+    }
 }
 
 void hly_worlds_seen(struct hly_worlds *w, int p, bool stopped)
@@ -256,6 +281,7 @@ void hly_worlds_refused(struct hly_worlds *w)
         if (asks(w, p))
             answered(&w->place[p], w->place[p].member ? HLY_PLACE_IN : HLY_PLACE_STARTED, true);
     w->failed = -1;
+    w->closed = w->once;
 }
 
 /* Who is which rank. */
@@ -304,7 +330,7 @@ static bool decide(struct hly_worlds *w, struct hly_worlds_action *a)
     if (!hly_worlds_asking(w))
         return false;
     if (w->broken)
-        return act(a, HLY_WORLDS_REFUSE_ALL, w->broken, -1);
+        return act(a, HLY_WORLDS_REFUSE_ALL, w->broken, w->leaver);
     if (hly_worlds_is_static(w) && w->first_ended >= 0)
         return act(a, HLY_WORLDS_REFUSE_ALL, HLY_CAUSE_ENDED, w->first_ended);
     if (w->failed >= 0)

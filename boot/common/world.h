@@ -56,6 +56,8 @@ struct hly_place {
 enum hly_worlds_cause {
     HLY_CAUSE_NONE = 0,
     HLY_CAUSE_BROKEN,  /* the holder has said why: hly_worlds_break */
+    HLY_CAUSE_TWIN,    /* two processes have the same place, in a job that meets once */
+    HLY_CAUSE_LEFT,    /* the process of `place` has left before that */
     HLY_CAUSE_ENDED,   /* the process of `place` has ended, and all are needed */
     HLY_CAUSE_FAILED,  /* that of `place` lives, and will not ask */
     HLY_CAUSE_MISSING, /* the time of those that ask is over, and some are missing */
@@ -82,11 +84,15 @@ struct hly_worlds_action {
 struct hly_worlds {
     int nplaces;
     int least; /* processes in a world; 0: all of them, in each, at the rank of their place */
-    uint64_t patience_ns;         /* for how long one that is waited for may be stopped */
-    int *order;                   /* nplaces: by rank, its place in the table that is made */
-    int n;                        /* so many ranks has that */
-    uint64_t epoch;               /* of the last world; 0: there was none */
+    uint64_t patience_ns; /* for how long one that is waited for may be stopped */
+    bool once;      /* there is one meeting, and of an end only the connection's is seen: one that
+                       leaves, or a second process of a place, breaks it */
+    bool closed;    /* it has failed */
+    int *order;     /* nplaces: by rank, its place in the table that is made */
+    int n;          /* so many ranks has that */
+    uint64_t epoch; /* of the last world; 0: there was none */
     enum hly_worlds_cause broken; /* there will be no world */
+    int leaver;                   /* the place that has left such a meeting; -1: none */
     int failed;                   /* a place, while its failure is to be told; -1: none */
     int first_ended;              /* place; -1: none */
     int done;           /* 1 + a place whose process has left the last world with status 0 */
@@ -119,6 +125,7 @@ enum hly_hello {
     HLY_HELLO_TAKEN = 1, /* it asks from now on */
     HLY_HELLO_MAY_GO,    /* the others need not wait for its end, which may take long */
     HLY_HELLO_NOBODY,    /* no process has this place */
+    HLY_HELLO_LATE,      /* the only meeting is over */
     HLY_HELLO_TWIN       /* another process has it */
 };
 enum hly_hello hly_worlds_hello(struct hly_worlds *w, int place,
@@ -156,5 +163,7 @@ bool hly_worlds_is_absent(const struct hly_worlds *w, int place);
 int hly_worlds_asking(const struct hly_worlds *w);
 int hly_worlds_waiting(const struct hly_worlds *w);
 int hly_worlds_newcomers(const struct hly_worlds *w);
+/* Processes that have neither got a table, nor a refusal, nor left. */
+int hly_worlds_untold(const struct hly_worlds *w);
 
 #endif

@@ -10,7 +10,7 @@ set(MEET_DAMAGED "")
 set(meet_declared "")
 set(meet_listed "")
 set(meet_functions init start end hello differ left seen failed next refused joined due_ns condemned)
-set(meet_others bring break is_static is_newcomer is_awaited is_absent asking waiting newcomers)
+set(meet_others bring break is_static is_newcomer is_awaited is_absent asking waiting newcomers untold)
 
 macro(meet_damage what from to)
   list(LENGTH MEET_DAMAGED number)
@@ -56,11 +56,10 @@ meet_damage("a refused member is forgotten"
             answered(&w->place[p], w->place[p].member ? HLY_PLACE_IN :"
   "if (asks(w, p))
             answered(&w->place[p], false ? HLY_PLACE_IN :")
-meet_damage("a member that has hung up is forgotten" "        place->state = place->member ? HLY_PLACE_IN :"
-  "        place->state = false ? HLY_PLACE_IN :")
-meet_damage("who has hung up still asks" "    if (place->state == HLY_PLACE_ASKING)
-        place->state =" "    if (false)
-        place->state =")
+meet_damage("a member that has hung up is forgotten" "answered(place, place->member ? HLY_PLACE_IN :"
+  "answered(place, false ? HLY_PLACE_IN :")
+meet_damage("who has hung up still asks" "    if (place->state != HLY_PLACE_ASKING)
+        return;" "    return;")
 meet_damage("no deadline" "    const bool over = w->decide_ns && now >= w->decide_ns;
     if (look" "    const bool over = false;
     if (look")
@@ -68,7 +67,9 @@ meet_damage("no deadline for newcomers" "w->expire_ns && now >= w->expire_ns &&"
 meet_damage("newcomers join a job that ends" "w->done && refuse_newcomer" "false && refuse_newcomer")
 meet_damage("an end is not told to those that wait" "if (hly_worlds_is_static(w) && w->first_ended >= 0)" "if (false)")
 meet_damage("one end of two is forgotten" "i < w->nplaces && w->first_ended < 0" "i < 0 && w->first_ended < 0")
-meet_damage("a broken meeting is not told" "    if (w->broken)" "    if (false)")
+meet_damage("a broken meeting is not told" "    if (w->broken)
+        return act" "    if (false)
+        return act")
 meet_damage("a failure is told for ever" "    w->failed = -1;" "    ;")
 meet_damage("a failure is not told" "    if (w->failed >= 0)" "    if (false)")
 meet_damage("who is left out lives on" "const bool left_out = place->state" "const bool left_out = false && place->state")
@@ -89,6 +90,11 @@ meet_damage("nobody goes on without the late" "if (hly_worlds_is_awaited(w, p) &
 meet_damage("nobody goes on without the stopped" "(useless || (over && enough))" "(over && enough)")
 meet_damage("newcomers wait for the stopped" "const bool wait = w->decide_ns || are_stopped(w)"
   "const bool wait = w->decide_ns")
+meet_damage("a meeting that was held is held again" "if (w->once && (w->epoch || w->closed))" "if (w->once && w->closed)")
+meet_damage("a meeting that has failed goes on" "w->closed = w->once;" ";")
+meet_damage("one that leaves the only meeting is waited for" "if (w->once && !w->broken) {" "if (false) {")
+meet_damage("two of a rank are one" "const bool alike = !w->once && " "const bool alike = ")
+meet_damage("a second process of a rank is told alone" "w->broken = w->once ? HLY_CAUSE_TWIN : w->broken;" ";")
 meet_damage("a good end is not noticed" "place->member && well && !w->done" "false")
 
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/meets.c @ONLY CONTENT

@@ -56,6 +56,8 @@ static void complain(hly_model_t *m, const char *text)
     m->complaint = m->complaint ? m->complaint : text;
 }
 
+static void hello(hly_model_t *m, int p, uint32_t lost, bool leaves);
+
 void hly_model_init(hly_model_t *m, const hly_worlds_ops_t *ops, const hly_model_limits_t *limits)
 {
     memset(m, 0, sizeof *m);
@@ -69,6 +71,9 @@ void hly_model_init(hly_model_t *m, const hly_worlds_ops_t *ops, const hly_model
         ops->start(worlds(m), p);
         m->process[p] = (hly_process_t){.state = HLY_RUNS, .number = 1};
     }
+    worlds(m)->once = limits->once;
+    if (limits->once)
+        hello(m, 0, 0, false);
 }
 
 /* ---------------------------------------------------------------- states */
@@ -103,7 +108,8 @@ uint64_t hly_model_hash(const hly_model_t *m)
     const struct hly_worlds *w = worlds_of(m);
     uint64_t hash = mix(1, w->epoch | w->broken << 8 | (uint64_t)(w->failed + 1) << 12 |
                                (uint64_t)(w->first_ended + 1) << 16 | (uint64_t)w->done << 20 |
-                               (uint64_t)w->looked << 24 | (uint64_t)m->done << 28);
+                               (uint64_t)w->looked << 24 | (uint64_t)m->done << 28 |
+                               (uint64_t)m->twin << 29 | (uint64_t)w->closed << 30);
     hash = mix(hash, since(m, w->decide_ns));
     hash = mix(hash, since(m, w->expire_ns));
     hash = mix(hash, since(m, w->look_ns));
@@ -184,11 +190,11 @@ uint32_t hly_model_events(const hly_model_t *m, hly_model_event_t events[])
             add(events, &n, HLY_STARTS, p, false);
         if (it->connected && (it->dead || it->state != HLY_ASKS_NOW))
             add(events, &n, HLY_CUT, p, true);
-        if (it->dead)
+        if (it->dead && !m->limits.once)
             add(events, &n, HLY_TOLD_END, p, true);
         if (it->dead && !it->well && m->limits.follow)
             add(events, &n, HLY_FOLLOWED, p, false);
-        if (lives(it))
+        if (lives(it) && !(m->limits.once && p == 0))
             add_its_own(m, p, events, &n);
     }
     if (m->limits.agents)
@@ -292,10 +298,21 @@ static void check_time(hly_model_t *m, int p)
         complain(m, "an answer comes when the process waits no more");
 }
 
+/* The only meeting ends once. */
+static void check_once(hly_model_t *m)
+{
+    if (m->limits.over)
+        complain(m, "the only meeting ends twice");
+    m->limits.over = m->limits.once;
+}
+
 static void join(hly_model_t *m)
 {
     struct hly_worlds *w = worlds(m);
     check_table(m);
+    check_once(m);
+    if (m->limits.once && m->twin)
+        complain(m, "two processes are one rank, and there is a table");
     const uint64_t before = w->epoch;
     m->ops->joined(w);
     if (w->epoch != before + 1)
@@ -364,6 +381,12 @@ static void check_cause(hly_model_t *m, const struct hly_worlds_action *a)
     case HLY_CAUSE_BROKEN:
         right = m->limits.odd;
         break;
+    case HLY_CAUSE_TWIN:
+        right = m->twin;
+        break;
+    case HLY_CAUSE_LEFT:
+        right = it && (it->dead || it->state != HLY_ASKS_NOW);
+        break;
     case HLY_CAUSE_ENDED:
         right = it && it->state == HLY_NOBODY && it->number;
         break;
@@ -388,7 +411,8 @@ static void check_cause(hly_model_t *m, const struct hly_worlds_action *a)
 
 /* ---------------------------------------------------------------- what is done */
 
-static const char *const causes[] = {"", "broken", "ended", "failed", "missing", "over", "expired"};
+static const char *const causes[] = {"",       "broken",  "twin", "left",   "ended",
+                                     "failed", "missing", "over", "expired"};
 
 static void look(hly_model_t *m)
 {
@@ -417,6 +441,7 @@ static void refuse(hly_model_t *m, const struct hly_worlds_action *a)
     for (int p = 0; p < m->limits.places; p++)
         if (m->process[p].connected)
             tell(m, p);
+    check_once(m);
     m->ops->refused(worlds(m));
 }
 
@@ -467,13 +492,14 @@ static void hello(hly_model_t *m, int p, uint32_t lost, bool leaves)
 {
     hly_process_t *it = &m->process[p];
     struct hly_boot_lost runs[HLY_BOOT_LOST_RUNS];
-    const uint8_t id[16] = {(uint8_t)(p + 1), it->number};
+    const uint8_t id[16] = {(uint8_t)(p + 1), m->limits.once ? 0 : it->number};
     const bool taken_before = it->connected;
     for (uint32_t i = 0; i < HLY_BOOT_LOST_RUNS; i++)
         runs[i] = lost >> i & 1 ? (struct hly_boot_lost){i, i} : (struct hly_boot_lost){1, 0};
     const struct hly_worlds_hello h = {id, it->epoch, time_of(m), runs, leaves};
     const enum hly_hello was = m->ops->hello(worlds(m), p, &h, m->now);
     it->asked += !leaves;
+    m->twin |= taken_before; /* it has hung up, and that is not seen yet */
     if (leaves) {
         it->leaves = true;
         if (was != HLY_HELLO_MAY_GO)
@@ -484,7 +510,8 @@ static void hello(hly_model_t *m, int p, uint32_t lost, bool leaves)
         it->end_ns = m->now + time_of(m);
     } else {
         it->state = HLY_REFUSED;
-        if (was != HLY_HELLO_TWIN || !taken_before)
+        const bool late = was == HLY_HELLO_LATE && m->limits.once && m->limits.over;
+        if (!late && (was != HLY_HELLO_TWIN || !taken_before))
             complain(m, "a hello is refused for a cause that is not there");
     }
     for (int q = 0; q < m->limits.places && it->state == HLY_ASKS_NOW; q++) {
@@ -504,8 +531,9 @@ static void hello(hly_model_t *m, int p, uint32_t lost, bool leaves)
 static void twin(hly_model_t *m, int p)
 {
     static const struct hly_boot_lost none[HLY_BOOT_LOST_RUNS];
-    const uint8_t id[16] = {(uint8_t)(p + 1), 99};
+    const uint8_t id[16] = {(uint8_t)(p + 1), m->limits.once ? 0 : 99};
     const struct hly_worlds_hello h = {id, m->process[p].epoch, time_of(m), none, false};
+    m->twin = true;
     if (m->ops->hello(worlds(m), p, &h, m->now) != HLY_HELLO_TWIN)
         complain(m, "a second process takes the place of one that asks");
 }
@@ -612,6 +640,8 @@ static void check_told(hly_model_t *m)
     }
     if (asking(m) >= enough(m) && !waits)
         complain(m, "nobody is missing, and there is no table");
+    for (int p = 0; p < m->limits.places; p++)
+        ended |= m->limits.once && m->process[p].state == HLY_REFUSED && !m->process[p].connected;
     if (asking(m) && ((!m->limits.least && ended) || w->broken))
         complain(m, "there can be no table, and those that ask are not told");
 }

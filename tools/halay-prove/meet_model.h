@@ -56,10 +56,12 @@ typedef struct hly_model_event {
 
 typedef struct hly_model_limits {
     uint8_t places, least; /* least 0: always as many ranks */
+    uint8_t once;          /* rank 0 holds the only meeting; it asks at once, and lives */
     uint8_t late;          /* the last places, whose processes start at any time, or never */
     uint8_t again;         /* how often one process asks */
     uint8_t deaths, stops, hangs, wrong, twins, starts, fails, follow, agents;
     uint8_t tenths; /* of a second: its time to ask; 0: 9 of them */
+    uint8_t over;   /* that has ended */
     uint8_t odd;    /* the places whose processes run another build */
 } hly_model_limits_t;
 
@@ -79,6 +81,7 @@ typedef struct hly_model {
     const hly_worlds_ops_t *ops;
     hly_model_limits_t limits; /* what of it is left */
     uint64_t now;
+    bool twin; /* a second process has asked in a place */
     bool done; /* one has ended well */
     bool quiet;
     const char *complaint;
