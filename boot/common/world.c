@@ -21,7 +21,7 @@ void hly_worlds_init(struct hly_worlds *w, int nplaces, int least, int *order)
                              .failed = -1,
                              .first_ended = -1};
     for (int p = 0; p < nplaces; p++)
-        hly_worlds_bring(w, p);
+        w->place[p] = (struct hly_place){.state = HLY_PLACE_FREE, .rank = -1};
 }
 
 /* ---------------------------------------------------------------- what there is */
@@ -86,7 +86,7 @@ static bool asks(const struct hly_worlds *w, int p)
 
 int hly_worlds_asking(const struct hly_worlds *w)
 {
-    return count(w, asks);
+    return w->asking;
 }
 
 int hly_worlds_waiting(const struct hly_worlds *w)
@@ -126,8 +126,16 @@ static bool are_enough(const struct hly_worlds *w)
 
 /* ---------------------------------------------------------------- events */
 
+static void move(struct hly_worlds *w, struct hly_place *place, enum hly_place_state state)
+{
+    w->stale |= place->state == HLY_PLACE_ASKING;
+    w->asking += (state == HLY_PLACE_ASKING) - (place->state == HLY_PLACE_ASKING);
+    place->state = state;
+}
+
 void hly_worlds_bring(struct hly_worlds *w, int p)
 {
+    move(w, &w->place[p], HLY_PLACE_FREE);
     w->place[p] = (struct hly_place){.state = HLY_PLACE_FREE, .rank = -1};
 }
 
@@ -148,9 +156,20 @@ void hly_worlds_end(struct hly_worlds *w, int p, bool well)
     struct hly_place *place = &w->place[p];
     if (place->state == HLY_PLACE_IN && place->member && well && !w->done)
         w->done = p + 1;
-    place->state = HLY_PLACE_ENDED;
+    move(w, place, HLY_PLACE_ENDED);
     if (w->first_ended < 0)
         w->first_ended = p;
+}
+
+/* Of one that asks. */
+static void count_time(struct hly_worlds *w, const struct hly_place *place, uint64_t now)
+{
+    const bool newcomer = !place->member && w->epoch && !hly_worlds_is_static(w);
+    uint64_t *end = newcomer ? &w->expire_ns : &w->decide_ns;
+    if (!newcomer && !*end)
+        w->notices = (struct hly_notices){now, HLY_FIRST_NOTICE_NS, 0};
+    if (!*end || place->end_ns < *end)
+        *end = place->end_ns;
 }
 
 /* The process asks from now on. Not to the end of its time: it is to hear an answer before. */
@@ -163,11 +182,11 @@ static void take(struct hly_worlds *w, struct hly_place *place, const struct hly
     place->leaves = place->lost = place->reported = false;
     place->condemned = place->doomed = place->stopped = false;
     place->unfit_ns = 0;
-    place->state = HLY_PLACE_ASKING;
+    move(w, place, HLY_PLACE_ASKING);
     memcpy(place->id, it->id, sizeof place->id);
     memcpy(place->calls_lost, it->lost, sizeof place->calls_lost);
     place->end_ns = left < UINT64_MAX - now ? now + left - spare : UINT64_MAX;
-    (void)w;
+    count_time(w, place, now);
 }
 
 enum hly_hello hly_worlds_hello(struct hly_worlds *w, int p, const struct hly_worlds_hello *it,
@@ -194,10 +213,11 @@ enum hly_hello hly_worlds_hello(struct hly_worlds *w, int p, const struct hly_wo
     return HLY_HELLO_TAKEN;
 }
 
-static void answered(struct hly_place *place, enum hly_place_state state, bool told)
+static void answered(struct hly_worlds *w, struct hly_place *place, enum hly_place_state state,
+                     bool told)
 {
     place->told = told;
-    place->state = state;
+    move(w, place, state);
 }
 
 /* A newcomer does not drive out a member. */
@@ -208,7 +228,8 @@ int hly_worlds_differ(struct hly_worlds *w, int a, int b)
         w->broken = HLY_CAUSE_BROKEN;
         return -1;
     }
-    answered(&w->place[refused], w->place[refused].member ? HLY_PLACE_IN : HLY_PLACE_STARTED, true);
+    answered(w, &w->place[refused], w->place[refused].member ? HLY_PLACE_IN : HLY_PLACE_STARTED,
+             true);
     return refused;
 }
 
@@ -217,7 +238,7 @@ void hly_worlds_left(struct hly_worlds *w, int p)
     struct hly_place *place = &w->place[p];
     if (place->state != HLY_PLACE_ASKING)
         return;
-    answered(place, place->member ? HLY_PLACE_IN : HLY_PLACE_STARTED, place->told || w->once);
+    answered(w, place, place->member ? HLY_PLACE_IN : HLY_PLACE_STARTED, place->told || w->once);
     if (w->once && !w->broken) {
         w->broken = HLY_CAUSE_LEFT;
         w->leaver = p;
@@ -269,7 +290,7 @@ static bool refuse_newcomer(struct hly_worlds *w, uint64_t now, enum hly_worlds_
     for (int p = 0; p < w->nplaces; p++) {
         if (!hly_worlds_is_newcomer(w, p) || w->place[p].end_ns > now)
             continue;
-        answered(&w->place[p], HLY_PLACE_STARTED, true);
+        answered(w, &w->place[p], HLY_PLACE_STARTED, true);
         return act(a, HLY_WORLDS_REFUSE, cause, p);
     }
     return false;
@@ -279,7 +300,7 @@ void hly_worlds_refused(struct hly_worlds *w)
 {
     for (int p = 0; p < w->nplaces; p++)
         if (asks(w, p))
-            answered(&w->place[p], w->place[p].member ? HLY_PLACE_IN : HLY_PLACE_STARTED, true);
+            answered(w, &w->place[p], w->place[p].member ? HLY_PLACE_IN : HLY_PLACE_STARTED, true);
     w->failed = -1;
     w->closed = w->once;
 }
@@ -321,7 +342,7 @@ void hly_worlds_joined(struct hly_worlds *w)
         struct hly_place *place = &w->place[w->order[rank]];
         place->rank = rank;
         place->member = true;
-        answered(place, HLY_PLACE_IN, false);
+        answered(w, place, HLY_PLACE_IN, false);
     }
 }
 
@@ -345,15 +366,17 @@ static bool decide(struct hly_worlds *w, struct hly_worlds_action *a)
 
 static void set_times(struct hly_worlds *w, uint64_t now)
 {
-    const uint64_t before = w->decide_ns;
+    const struct hly_notices notices = w->notices;
+    const bool before = w->decide_ns;
+    if (!w->stale)
+        return;
+    w->stale = false;
     w->decide_ns = w->expire_ns = 0;
-    for (int p = 0; p < w->nplaces; p++) {
-        uint64_t *end = hly_worlds_is_newcomer(w, p) ? &w->expire_ns : &w->decide_ns;
-        if (asks(w, p) && (!*end || w->place[p].end_ns < *end))
-            *end = w->place[p].end_ns;
-    }
-    if (w->decide_ns && !before)
-        w->notices = (struct hly_notices){now, HLY_FIRST_NOTICE_NS, 0};
+    for (int p = 0; p < w->nplaces; p++)
+        if (asks(w, p))
+            count_time(w, &w->place[p], now);
+    if (before && w->decide_ns)
+        w->notices = notices;
     if (!w->decide_ns && !w->expire_ns)
         w->look_ns = w->looked = 0;
 }

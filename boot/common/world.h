@@ -96,6 +96,8 @@ struct hly_worlds {
     int failed;                   /* a place, while its failure is to be told; -1: none */
     int first_ended;              /* place; -1: none */
     int done;           /* 1 + a place whose process has left the last world with status 0 */
+    int asking;         /* places */
+    bool stale;         /* the times that follow are to be counted anew */
     int looked;         /* since the last look: 1; those that go on are named: 2; else 0 */
     uint64_t decide_ns; /* when those that ask are to hear who is missing; 0: none asks but
                            newcomers */

@@ -53,11 +53,11 @@ meet_damage("who was late once is late" "place->leaves = place->lost = " "place-
 meet_damage("worlds are not numbered" "w->epoch++;" "w->epoch = 1;")
 meet_damage("a refused member is forgotten"
   "if (asks(w, p))
-            answered(&w->place[p], w->place[p].member ? HLY_PLACE_IN :"
+            answered(w, &w->place[p], w->place[p].member ? HLY_PLACE_IN :"
   "if (asks(w, p))
-            answered(&w->place[p], false ? HLY_PLACE_IN :")
-meet_damage("a member that has hung up is forgotten" "answered(place, place->member ? HLY_PLACE_IN :"
-  "answered(place, false ? HLY_PLACE_IN :")
+            answered(w, &w->place[p], false ? HLY_PLACE_IN :")
+meet_damage("a member that has hung up is forgotten" "answered(w, place, place->member ? HLY_PLACE_IN :"
+  "answered(w, place, false ? HLY_PLACE_IN :")
 meet_damage("who has hung up still asks" "    if (place->state != HLY_PLACE_ASKING)
         return;" "    return;")
 meet_damage("no deadline" "    const bool over = w->decide_ns && now >= w->decide_ns;
@@ -82,7 +82,9 @@ meet_damage("the first world does not wait" "|| !w->epoch;
 meet_damage("the answer comes at the end of the time" "now + left - spare" "now + left")
 meet_damage("members by place" "w->order[w->place[p].rank] = p;" "w->order[p] = p;")
 meet_damage("who was a member stays one" "        place->member = false;" "        ;")
-meet_damage("a newcomer's time is the members'" "hly_worlds_is_newcomer(w, p) ? &w->expire_ns" "false ? &w->expire_ns")
+meet_damage("a newcomer's time is the members'" "= newcomer ? &w->expire_ns" "= false ? &w->expire_ns")
+meet_damage("the time of one that asks no more counts" "w->stale |= place->state == HLY_PLACE_ASKING;" ";")
+meet_damage("who asks no more is counted" "- (place->state == HLY_PLACE_ASKING);" ";")
 meet_damage("who is stopped is useless at once" "unfit && now - place->unfit_ns >= w->patience_ns" "unfit")
 meet_damage("who is late is killed" "if (useless && !enough)" "if (over || (useless && !enough))")
 meet_damage("nobody goes on without the late" "if (hly_worlds_is_awaited(w, p) && (useless || (over && enough)))"

@@ -499,7 +499,7 @@ static void hello(hly_model_t *m, int p, uint32_t lost, bool leaves)
     const struct hly_worlds_hello h = {id, it->epoch, time_of(m), runs, leaves};
     const enum hly_hello was = m->ops->hello(worlds(m), p, &h, m->now);
     it->asked += !leaves;
-    m->twin |= taken_before; /* it has hung up, and that is not seen yet */
+    m->twin |= m->limits.once && taken_before; /* it has hung up, and that is not seen yet */
     if (leaves) {
         it->leaves = true;
         if (was != HLY_HELLO_MAY_GO)
@@ -657,6 +657,8 @@ void hly_model_apply(hly_model_t *m, const hly_model_event_t *e)
         if ((worlds_of(m)->place[p].state == HLY_PLACE_ASKING) != it->connected)
             complain(m, "a process that asks is forgotten");
     }
+    if (hly_worlds_asking(worlds_of(m)) != (int)asking(m))
+        complain(m, "those that ask are counted wrongly");
     check_told(m);
 }
 
