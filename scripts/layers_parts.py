@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Part of check-layers: pure parts of src/, and headers of the core. A pure part has no clock, no
+"""Part of check-layers: pure parts, and headers of the core. A pure part has no clock, no
 memory and no log of its own, so of the C library it uses little."""
 
 import re
@@ -8,7 +8,8 @@ from pathlib import Path
 from layers_symbols import object_symbols
 
 HEADER_LINES, HEADER_FUNCTIONS = 300, 40
-PURE = ("src/agree/", "src/waits/")
+PURE = ("src/agree/", "src/waits/")  # folders
+PURE_FILE = "boot/common/world."  # it may use PURE
 HEADERS = {f"<{name}.h>" for name in ("stdarg", "stdbool", "stddef", "stdint", "stdio", "string")}
 # And what compilers add.
 CALLS = re.compile(r"_*v?snprintf(_chk)?|_*(mem|str)\w+|__stack_chk_fail|__\w*san\w*|"
@@ -16,18 +17,23 @@ CALLS = re.compile(r"_*v?snprintf(_chk)?|_*(mem|str)\w+|__stack_chk_fail|__\w*sa
 
 
 def check_pure_include(path, line, target):
-    if path.startswith(PURE) and not target and line not in HEADERS:
+    if path.startswith((*PURE, PURE_FILE)) and not target and line not in HEADERS:
         yield f"{path}: includes {line}: a pure part may include {', '.join(sorted(HEADERS))}"
 
 
 def check_pure_objects(build):
-    for part in PURE:
-        objects = (o for o in sorted((build / "src").rglob("*.o")) if Path(part).name in o.parts)
-        found = {o.name: object_symbols(o) for o in objects}
+    objects = {part: [o for o in sorted((build / "src").rglob("*.o"))
+                      if Path(part).name in o.parts] for part in PURE}
+    objects[PURE_FILE] = sorted((build / "boot").rglob(f"common/{Path(PURE_FILE).name}*.o"))
+    pure = set()
+    for part, files in objects.items():
+        found = {o.name: object_symbols(o) for o in files}
         own = {symbol for defined, _ in found.values() for symbol in defined}
+        pure |= own
         for name, (_, needs) in found.items():
-            for symbol in sorted(s for s in needs - own if not CALLS.fullmatch(s)):
-                yield f"{part}{name[:-2]} uses {symbol}, and is a pure part"
+            may = pure if part == PURE_FILE else own
+            for symbol in sorted(s for s in needs - may if not CALLS.fullmatch(s)):
+                yield f"{part[:part.rindex('/')]}/{name[:-2]} uses {symbol}, and is a pure part"
 
 
 def check_header(root, path):

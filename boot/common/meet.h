@@ -22,16 +22,12 @@
 #include "../../keys/keys.h"
 #include "places.h"
 #include "share.h"
+#include "world.h"
 
 #define HLY_BOOT_MAGIC  0x315a564459414c48ull /* "HLAYDVZ1" on a little-endian machine */
 #define HLY_BOOT_NOBODY UINT32_MAX            /* no rank */
 
-enum {
-    HLY_BOOT_VERSION = 8,
-    HLY_BOOT_RANKS_MAX = 65536,
-    HLY_BOOT_TEXT_BYTES = 1024,
-    HLY_BOOT_LOST_RUNS = 16
-};
+enum { HLY_BOOT_VERSION = 8, HLY_BOOT_RANKS_MAX = 65536, HLY_BOOT_TEXT_BYTES = 1024 };
 
 /* Of an answer: the payload is the table; and ranks may change from one meeting to the next. Rank
  * 0's connection stays open then, and brings how many newcomers wait, whenever that has changed, as
@@ -53,10 +49,6 @@ struct hly_boot_greeting {
     uint32_t version;
     uint16_t has_secret, local; /* local: the holder listens on this machine only */
     uint8_t key[16], challenge[16];
-};
-
-struct hly_boot_lost { /* ranks of the last epoch */
-    uint32_t first, last;
 };
 
 struct hly_boot_hello {

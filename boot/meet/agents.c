@@ -34,9 +34,15 @@ static struct hly_agent *unused_agent(const halay_launch_t *d)
     return NULL;
 }
 
-static bool lives(const struct hly_slot *slot)
+static bool has_ended(const halay_launch_t *d, int slot)
 {
-    return slot->state != HLY_SLOT_FREE && slot->state != HLY_SLOT_ENDED && !slot->gone;
+    return d->worlds->place[slot].state == HLY_PLACE_ENDED;
+}
+
+static bool lives(const halay_launch_t *d, int slot)
+{
+    return d->worlds->place[slot].state != HLY_PLACE_FREE && !has_ended(d, slot) &&
+           !d->slots[slot].gone;
 }
 
 static void go(struct hly_slot *slot, int status, int state, const char *why)
@@ -54,7 +60,7 @@ static void lose_agent(halay_launch_t *d, struct hly_agent *agent, const char *w
     agent->lost = true;
     agent->why = why;
     for (int s = agent->first; s < agent->first + agent->count; s++) {
-        if (!lives(&d->slots[s]))
+        if (!lives(d, s))
             continue;
         go(&d->slots[s], SIGKILL, -1, "");
         d->slots[s].with_agent = true;
@@ -67,7 +73,7 @@ static int find_places(const halay_launch_t *d, int most, int *first)
     int best = 0, row = 0;
     for (int s = d->params.nlocal; s < d->params.nranks && best < most; s++) {
         const struct hly_slot *slot = &d->slots[s];
-        const bool used = slot->agent || (slot->gone && slot->state != HLY_SLOT_ENDED);
+        const bool used = slot->agent || (slot->gone && !has_ended(d, s));
         row = used ? 0 : row + 1;
         if (row > best) {
             best = row;
@@ -112,14 +118,16 @@ void hly_agents_heard(halay_launch_t *d, struct hly_boot_guest *guest)
     const int n = it->nranks >= 1 && it->nranks <= HLY_BOOT_RANKS_MAX
                       ? find_places(d, (int)it->nranks, &first)
                       : 0;
-    if (!agent || !n || d->done) {
-        send_away(d, guest, d->done ? "the job ends" : "the job has agents for all of its places");
+    if (!agent || !n || d->worlds->done) {
+        send_away(d, guest,
+                  d->worlds->done ? "the job ends" : "the job has agents for all of its places");
         return;
     }
     *agent = (struct hly_agent){.guest = guest, .came = true, .first = first, .count = n};
     snprintf(agent->host, sizeof agent->host, "%.63s", it->host);
     for (int s = first; s < first + n; s++) {
-        d->slots[s] = (struct hly_slot){.agent = agent, .rank = -1};
+        d->slots[s] = (struct hly_slot){.agent = agent};
+        hly_worlds_bring(d->worlds, s);
         snprintf(d->slots[s].host, sizeof d->slots[s].host, "%s", agent->host);
     }
     struct hly_boot_answer a = {.magic = HLY_BOOT_MAGIC,
@@ -146,7 +154,7 @@ static bool take_frame(halay_launch_t *d, struct hly_agent *agent, const struct 
         agent->leaves = true;
         return true;
     }
-    if (!slot || !lives(slot))
+    if (!slot || !lives(d, f->rank))
         return false;
     if (f->what == HALAY_LAUNCH_STARTED) {
         slot->pid = f->value;
@@ -284,7 +292,7 @@ void hly_agents_look(halay_launch_t *d, int slot)
 {
     struct hly_frame frame = {.what = HALAY_LAUNCH_LOOK, .rank = slot};
     struct hly_slot *s = &d->slots[slot];
-    if (!s->agent || !s->agent->guest || !s->pid || s->asked || !lives(s))
+    if (!s->agent || !s->agent->guest || !s->pid || s->asked || !lives(d, slot))
         return;
     s->asked = true;
     send_frame(d, s->agent, &frame);

@@ -28,125 +28,76 @@ enum { BACKLOG = 4096 };
 
 /* ---------------------------------------------------------------- what processes say */
 
-/* A second process says it is in the slot. The first one is alive: this one was started by it. */
-static bool is_twin(const struct hly_slot *slot, const struct hly_boot_guest *guest)
-{
-    return slot->state == HLY_SLOT_ASKING &&
-           memcmp(slot->hello.id, guest->hello.id, sizeof slot->hello.id) != 0;
-}
-
-/* The process that the driver has answered in this slot, for the last world. */
-static bool is_same(const halay_launch_t *d, const struct hly_slot *slot,
-                    const struct hly_boot_hello *it)
-{
-    return it->epoch == d->epoch && !memcmp(slot->hello.id, it->id, sizeof it->id);
-}
-
-/* The others need not wait for its end, which may take long. */
-static void leaves(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest *guest)
-{
-    slot->leaves |= slot->state == HLY_SLOT_IN && is_same(d, slot, &guest->hello);
-    hly_boot_reception_text(&d->reception, guest, "it may go", HLY_BOOT_SAID);
-    hly_driver_consider(d);
-}
-
-/* The process in the slot asks from now on. */
-static void take(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest *guest)
-{
-    const struct hly_boot_hello *it = &guest->hello;
-    const uint64_t now = hly_boot_now_ns();
-    /* A program of its own in the same slot comes as a newcomer does. */
-    slot->member = slot->member && !slot->leaves && is_same(d, slot, it);
-    slot->leaves = slot->lost = slot->reported = false;
-    slot->unfit_ns = 0;
-    slot->seen = 0;
-    slot->state = HLY_SLOT_ASKING;
-    slot->condemned = slot->doomed = false;
-    slot->guest = guest;
-    slot->hello = *it; /* the guest's own stays as it is: the answer proves it */
-    if (!d->params.least)
-        slot->hello.rank = it->slot; /* which rank it will be is known */
-    const uint64_t left = it->left_ns, spare = left / 5 < 2000000000 ? left / 5 : 2000000000;
-    slot->end_ns = left < UINT64_MAX - now ? now + left - spare : UINT64_MAX;
-    hly_driver_set_times(d);
-}
-
 static bool cannot_meet(const struct hly_boot_hello *a, const struct hly_boot_hello *b, char *text)
 {
     return hly_boot_builds_differ(a, b, text) || hly_boot_cut_off(a, b, text);
 }
 
-/* A job of always as many ranks is broken by another build, or by a rank that nobody reaches; a
- * newcomer of such a kind is refused. */
-static void compare(halay_launch_t *d, struct hly_slot *slot)
+/* Two that cannot meet break a job of always as many ranks; else the newcomer is refused. */
+static void compare(halay_launch_t *d, int slot)
 {
-    for (int s = 0; s < d->params.nranks && !d->broken; s++) {
-        const struct hly_slot *other = &d->slots[s];
-        if (other == slot || other->state != HLY_SLOT_ASKING ||
-            !cannot_meet(&other->hello, &slot->hello, d->text))
+    for (int s = 0; s < d->params.nranks && d->slots[slot].guest && !d->worlds->broken; s++) {
+        if (s == slot || !d->slots[s].guest ||
+            !cannot_meet(&d->slots[s].hello, &d->slots[slot].hello, d->text))
             continue;
-        d->broken = !d->params.least;
-        if (!d->broken) {
-            hly_boot_reception_text(&d->reception, slot->guest, d->text, 0);
-            slot->state = HLY_SLOT_STARTED;
-            slot->guest = NULL;
-            slot->told = true;
-            return;
-        }
+        const int refused = hly_worlds_differ(d->worlds, s, slot);
+        if (refused >= 0)
+            hly_driver_tell(d, refused, d->text, 0);
     }
+}
+
+static enum hly_hello take(halay_launch_t *d, int slot, struct hly_boot_guest *guest)
+{
+    const struct hly_boot_hello *it = &guest->hello;
+    const struct hly_worlds_hello hello = {it->id, it->epoch, it->left_ns, it->lost, !it->nranks};
+    const enum hly_hello was = hly_worlds_hello(d->worlds, slot, &hello, hly_boot_now_ns());
+    if (was != HLY_HELLO_TAKEN)
+        return was;
+    d->slots[slot].seen = 0;
+    d->slots[slot].guest = guest;
+    d->slots[slot].hello = *it; /* the guest's own stays as it is: the answer proves it */
+    if (!d->params.least)
+        d->slots[slot].hello.rank = it->slot; /* which rank it will be is known */
+    compare(d, slot);
+    return was;
 }
 
 static void heard(void *arg, struct hly_boot_guest *guest)
 {
+    static const char *const texts[] = {
+        [HLY_HELLO_MAY_GO] = "it may go",
+        [HLY_HELLO_NOBODY] = "no process of this job has this HALAY_MEET_SLOT, or it has ended",
+        [HLY_HELLO_TWIN] = "another process has this HALAY_MEET_SLOT: a program that a rank "
+                           "starts inherits the rank's environment; to let it run alone, start "
+                           "it with HALAY_LAUNCHER=none"};
     halay_launch_t *d = arg;
-    const struct hly_boot_hello *it = &guest->hello;
-    struct hly_slot *slot = it->slot < (uint32_t)d->params.nranks ? &d->slots[it->slot] : NULL;
-    if (it->slot == HLY_BOOT_AGENT) {
+    const uint32_t slot = guest->hello.slot;
+    if (slot == HLY_BOOT_AGENT) {
         hly_agents_heard(d, guest);
         return;
     }
-    if (!slot || slot->state == HLY_SLOT_FREE || slot->state == HLY_SLOT_ENDED) {
-        hly_boot_reception_text(&d->reception, guest,
-                                "no process of this job has this HALAY_MEET_SLOT, or it has ended",
-                                0);
-        return;
-    }
-    if (is_twin(slot, guest)) {
-        hly_boot_reception_text(
-            &d->reception, guest,
-            "another process has this HALAY_MEET_SLOT: a program that a rank "
-            "starts inherits the rank's environment; to let it run alone, start "
-            "it with HALAY_LAUNCHER=none",
-            0);
-        return;
-    }
-    if (!it->nranks) {
-        leaves(d, slot, guest);
-        return;
-    }
-    take(d, slot, guest);
-    compare(d, slot);
-    if (d->broken)
-        hly_driver_refuse(d, NULL);
-    hly_driver_consider(d);
+    const enum hly_hello was =
+        slot < (uint32_t)d->params.nranks ? take(d, (int)slot, guest) : HLY_HELLO_NOBODY;
+    if (was != HLY_HELLO_TAKEN)
+        hly_boot_reception_text(&d->reception, guest, texts[was],
+                                was == HLY_HELLO_MAY_GO ? HLY_BOOT_SAID : 0);
+    hly_driver_go_on(d);
 }
 
 /* It gave up, or died: then its launcher knows. */
 static void left(void *arg, struct hly_boot_guest *guest)
 {
     halay_launch_t *d = arg;
-    struct hly_slot *slot =
-        guest->hello.slot < (uint32_t)d->params.nranks ? &d->slots[guest->hello.slot] : NULL;
-    if (guest->hello.slot == HLY_BOOT_AGENT)
+    const uint32_t slot = guest->hello.slot;
+    if (slot == HLY_BOOT_AGENT)
         hly_agents_left(d, guest);
     if (d->first == guest)
         d->first = NULL;
-    if (!slot || slot->guest != guest)
+    if (slot >= (uint32_t)d->params.nranks || d->slots[slot].guest != guest)
         return;
-    slot->guest = NULL;
-    if (slot->state == HLY_SLOT_ASKING)
-        slot->state = slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED;
-    hly_driver_consider(d);
+    d->slots[slot].guest = NULL;
+    hly_worlds_left(d->worlds, (int)slot);
+    hly_driver_go_on(d);
     hly_driver_tell_news(d);
 }
 
@@ -158,11 +109,13 @@ static bool said(void *arg, struct hly_boot_guest *guest, const char *bytes, siz
 static void full(void *arg)
 {
     halay_launch_t *d = arg;
-    d->broken = !d->params.least;
+    if (hly_worlds_is_static(d->worlds))
+        hly_worlds_break(d->worlds);
     hly_driver_refuse(d,
                       "the launcher on %s has no file descriptors left for the rendezvous of %d "
                       "processes, one for each: raise the limit there (ulimit -n)",
                       d->host, d->params.nranks);
+    hly_driver_go_on(d);
 }
 
 /* ---------------------------------------------------------------- the contract */
@@ -250,6 +203,7 @@ static void meet_stop(halay_launch_t *d)
     free(d->hellos);
     free(d->order);
     free(d->slots);
+    free(d->worlds);
     free(d->agents);
     explicit_bzero(&d->key, sizeof d->key);
     free(d);
@@ -262,15 +216,18 @@ static int prepare(halay_launch_t *d)
     const size_t n = (size_t)d->params.nranks;
     d->key.has_secret = hly_boot_secret_of(d->params.secret, d->key.secret);
     hly_boot_hash(&key, 1, d->key.job);
+    d->worlds = calloc(1, sizeof *d->worlds + n * sizeof d->worlds->place[0]);
     d->slots = calloc(n, sizeof d->slots[0]);
     d->order = calloc(n, sizeof d->order[0]);
     d->hellos = calloc(n, sizeof d->hellos[0]);
     d->most_agents = d->params.port ? d->params.nranks : 0;
     d->agents = calloc((size_t)d->most_agents + 1, sizeof d->agents[0]);
-    if (!d->slots || !d->order || !d->hellos || !d->agents) {
+    if (!d->worlds || !d->slots || !d->order || !d->hellos || !d->agents) {
         hly_boot_say(&d->log, 0, "out of memory for a job of %zu processes", n);
         return HALAY_ENOMEM;
     }
+    hly_worlds_init(d->worlds, d->params.nranks, d->params.least, d->order);
+    d->worlds->patience_ns = hly_meet_seconds_ns("HALAY_STOP_PATIENCE", HLY_MEET_PATIENCE_S);
     int rc = hly_boot_random(&d->log, d->job, sizeof d->job);
     return rc || d->key.has_secret ? rc : hly_boot_random(&d->log, d->secret, sizeof d->secret);
 }
@@ -281,8 +238,6 @@ static int meet_start(const halay_launch_params_t *params, halay_launch_t **serv
     if (!d)
         return HALAY_ENOMEM;
     d->params = *params;
-    d->first_ended = -1;
-    d->stop_patience_ns = hly_meet_seconds_ns("HALAY_STOP_PATIENCE", HLY_MEET_PATIENCE_S);
     d->log = (struct hly_boot_log){params->log, params->log_arg};
     snprintf(d->host, sizeof d->host, "%s", params->host);
     d->reception =
@@ -331,17 +286,12 @@ static int meet_env(halay_launch_t *d, int slot, char ***env)
 
 void hly_driver_started(halay_launch_t *d, int slot, int64_t pid)
 {
-    struct hly_slot *s = &d->slots[slot], begun = {.state = HLY_SLOT_STARTED, .rank = -1};
+    struct hly_slot *s = &d->slots[slot], begun = {0};
     begun.agent = s->agent;
     begun.pid = pid;
     memcpy(begun.host, s->host, sizeof begun.host);
     *s = begun;
-    if (d->first_ended != slot)
-        return;
-    d->first_ended = -1;
-    for (int i = 0; i < d->params.nranks && d->first_ended < 0; i++)
-        if (d->slots[i].state == HLY_SLOT_ENDED)
-            d->first_ended = i;
+    hly_worlds_start(d->worlds, slot);
 }
 
 void hly_driver_ended(halay_launch_t *d, int slot, int status, int state, const char *why)
@@ -351,14 +301,10 @@ void hly_driver_ended(halay_launch_t *d, int slot, int status, int state, const 
     if (s->guest)
         hly_boot_reception_dismiss(&d->reception, s->guest);
     s->guest = NULL;
-    if (s->state == HLY_SLOT_IN && s->member && !status && !d->done)
-        d->done = slot + 1;
-    s->state = HLY_SLOT_ENDED;
-    if (d->first_ended < 0)
-        d->first_ended = slot;
     s->status = status;
     snprintf(s->why, sizeof s->why, "%s", why ? why : "");
-    hly_driver_consider(d);
+    hly_worlds_end(d->worlds, slot, !status);
+    hly_driver_go_on(d);
 }
 
 static int meet_state(const halay_launch_t *d, int slot)
@@ -375,35 +321,18 @@ static int meet_descriptor(const halay_launch_t *d)
 static int meet_progress(halay_launch_t *d)
 {
     hly_boot_reception_turn(&d->reception, 0);
-    hly_driver_look(d);
+    hly_driver_go_on(d);
     hly_driver_tell_news(d);
-    if (!d->decide_ns && !d->expire_ns)
+    const uint64_t now = hly_boot_now_ns(), next = hly_worlds_due_ns(d->worlds);
+    if (next == UINT64_MAX)
         return -1;
-    const uint64_t now = hly_boot_now_ns();
-    uint64_t next = d->expire_ns ? d->expire_ns : UINT64_MAX;
-    if (d->decide_ns && d->decide_ns < next)
-        next = d->decide_ns;
-    if (d->decide_ns && hly_notices_due_ns(&d->notices) < next)
-        next = hly_notices_due_ns(&d->notices);
-    if (d->look_ns && d->look_ns < next)
-        next = d->look_ns;
     return next > now ? (int)((next - now) / 1000000 < 60000 ? (next - now) / 1000000 + 1 : 60000)
                       : 0;
 }
 
 static int meet_condemned(halay_launch_t *d, int *rank)
 {
-    for (int s = 0; s < d->params.nranks; s++) {
-        struct hly_slot *slot = &d->slots[s];
-        if (!slot->condemned)
-            continue;
-        slot->condemned = false;
-        if (slot->state == HLY_SLOT_IN || slot->state == HLY_SLOT_STARTED) { /* else it asks */
-            *rank = s;
-            return 1;
-        }
-    }
-    return 0;
+    return hly_worlds_condemned(d->worlds, rank);
 }
 
 static const char *meet_address(const halay_launch_t *d)
@@ -413,13 +342,13 @@ static const char *meet_address(const halay_launch_t *d)
 
 static void meet_settle(halay_launch_t *d, int nranks)
 {
-    assert(nranks >= 1 && nranks <= d->params.nranks && !d->epoch);
-    d->params.nranks = nranks;
+    assert(nranks >= 1 && nranks <= d->params.nranks && !d->worlds->epoch);
+    d->params.nranks = d->worlds->nplaces = nranks;
 }
 
 static uint64_t meet_epoch(const halay_launch_t *d)
 {
-    return d->epoch;
+    return d->worlds->epoch;
 }
 
 static int meet_aborted(halay_launch_t *d, halay_launch_abort_t *abort)

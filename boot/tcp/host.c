@@ -38,13 +38,11 @@ struct host {
     struct hly_tcp_door door;
     struct hly_boot_reception reception;
     int port;
-    struct hly_boot_hello *hellos; /* of the ranks that came; magic is 0 where none did */
-    bool *told_to;                 /* by rank: told the verdict, or gone without waiting for it */
-    int came, told;
-    enum { WAITING, JOINED, FAILED } verdict;
-    uint64_t decide_ns, verdict_ns;
-    struct hly_notices notices; /* of who is missing */
-    bool missing;               /* the verdict is that ranks are missing: no more will come */
+    struct hly_worlds *worlds;     /* of one meeting: who has come, and who is told what */
+    struct hly_boot_hello *hellos; /* of the ranks that have come */
+    int *order;
+    uint64_t verdict_ns; /* 0: there is none */
+    bool missing;        /* it is that ranks are missing: no more will come */
     struct hly_boot_answer answer;
     struct hly_boot_table table;
     char text[HLY_BOOT_TEXT_BYTES];
@@ -53,19 +51,15 @@ struct host {
 
 /* ---------------------------------------------------------------- the verdict */
 
-static void count_told(struct host *h, const struct hly_boot_guest *g)
+static bool has_joined(const struct host *h)
 {
-    if (g->hello.rank < (uint32_t)h->tcp->v->nranks && !h->told_to[g->hello.rank]) {
-        h->told_to[g->hello.rank] = true;
-        h->told++;
-    }
+    return h->worlds->epoch > 0;
 }
 
 static void tell(struct host *h, struct hly_boot_guest *g)
 {
     struct hly_boot_answer a = h->answer;
-    count_told(h, g);
-    if (h->verdict == JOINED) {
+    if (has_joined(h)) {
         const struct hly_piece part = hly_boot_table_part(&h->table, g->hello.rank, &a);
         hly_boot_reception_answer(&h->reception, g, &a, h->table.bytes, &h->sha, &part);
     } else {
@@ -76,7 +70,7 @@ static void tell(struct host *h, struct hly_boot_guest *g)
 /* The verdict stands: all ranks that are here are told. */
 static void announce(struct host *h)
 {
-    const char *payload = h->verdict == JOINED ? h->table.bytes : h->text;
+    const char *payload = has_joined(h) ? h->table.bytes : h->text;
     h->verdict_ns = hly_boot_now_ns();
     hly_sha_init(&h->sha);
     hly_sha_add(&h->sha, payload, h->answer.bytes);
@@ -87,20 +81,14 @@ static void announce(struct host *h)
     }
 }
 
+/* Why there will be no job. */
 static void __attribute__((format(printf, 2, 3))) fail(struct host *h, const char *format, ...)
 {
     va_list args;
-    if (h->verdict != WAITING)
-        return;
     va_start(args, format);
     vsnprintf(h->text, sizeof h->text, format, args);
     va_end(args);
-    hly_boot_say(h->tcp->log, 0, "%s", h->text);
-    h->verdict = FAILED;
-    h->answer =
-        (struct hly_boot_answer){.magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION, .said = 1};
-    h->answer.bytes = (uint32_t)strlen(h->text);
-    announce(h);
+    hly_worlds_break(h->worlds);
 }
 
 static void join_all(struct host *h)
@@ -114,80 +102,9 @@ static void join_all(struct host *h)
         fail(h, "rank 0 is out of memory or of random bytes");
         return;
     }
-    h->verdict = JOINED;
+    hly_worlds_joined(h->worlds);
     hly_boot_say_alone(h->tcp->log, h->hellos, h->tcp->v->nranks);
     announce(h);
-}
-
-/* ---------------------------------------------------------------- what a guest says */
-
-static void compare(struct host *h, const struct hly_boot_guest *g)
-{
-    const struct hly_boot_hello *me = &h->tcp->self, *it = &g->hello;
-    char a[128], b[128], at[48], builds[400];
-    snprintf(at, sizeof at, "the rendezvous of rank 0 is at port %d", h->port);
-    hly_boot_who(me, a);
-    hly_boot_who(it, b);
-    if (hly_boot_builds_differ(me, it, builds))
-        fail(h, "%s (%s)", builds, at);
-    else if (it->nranks != me->nranks)
-        fail(h, "%s has WORLD_SIZE=%u, but %s has WORLD_SIZE=%u: give all ranks the same (%s)", b,
-             it->nranks, a, me->nranks, at);
-    else if (it->rank >= me->nranks)
-        fail(h, "%s is out of the range of WORLD_SIZE=%u (%s)", b, me->nranks, at);
-    else if (h->hellos[it->rank].magic)
-        fail(h,
-             "two processes are the same rank: %s and %s: give each process a RANK of its own "
-             "(%s)",
-             hly_boot_who(&h->hellos[it->rank], a), b, at);
-    else
-        return;
-    assert(h->verdict == FAILED);
-}
-
-static void hear_rank(void *arg, struct hly_boot_guest *g)
-{
-    struct host *h = arg;
-    const struct hly_boot_hello *it = &g->hello;
-    if (h->verdict == WAITING)
-        compare(h, g);
-    if (h->verdict != WAITING) {
-        if (!g->answering) { /* it came late, or a second time */
-            count_told(h, g);
-            hly_boot_reception_text(&h->reception, g, h->verdict == FAILED ? h->text : LATE,
-                                    h->verdict == FAILED ? HLY_BOOT_SAID : 0);
-        }
-        return;
-    }
-    uint64_t now = hly_boot_now_ns(), left = it->left_ns,
-             spare = left / 5 < 2 * S ? left / 5 : 2 * S;
-    if (left < 2000000000 * S && now + left - spare < h->decide_ns)
-        h->decide_ns = now + left - spare; /* it is to hear the verdict before it gives up */
-    h->hellos[it->rank] = *it;
-    if (++h->came == h->tcp->v->nranks)
-        join_all(h);
-}
-
-static void lose_rank(void *arg, struct hly_boot_guest *g)
-{
-    struct host *h = arg;
-    char who[128];
-    if (g->answering)
-        return;
-    count_told(h, g);
-    fail(h,
-         "%s has left while rank 0 waited for other ranks (port %d): it has died, or its own "
-         "deadline was over; see what it says",
-         hly_boot_who(&g->hello, who), h->port);
-}
-
-static void run_out(void *arg)
-{
-    struct host *h = arg;
-    fail(h,
-         "rank 0 has no file descriptors left for the rendezvous of %d ranks, one for each: raise "
-         "the limit on its host (ulimit -n)",
-         h->tcp->v->nranks);
 }
 
 /* "1, 3-5" */
@@ -196,29 +113,29 @@ static void list_missing(const struct host *h, struct hly_line *line)
     const int n = h->tcp->v->nranks;
     for (int r = 1, last; r < n; r = last + 1) {
         last = r;
-        if (h->hellos[r].magic)
+        if (!hly_worlds_is_awaited(h->worlds, r))
             continue;
-        while (last + 1 < n && !h->hellos[last + 1].magic)
+        while (last + 1 < n && hly_worlds_is_awaited(h->worlds, last + 1))
             last++;
         hly_line_ranks(line, r, last);
     }
     hly_line_more(line, ", ");
 }
 
-static void give_up(struct host *h)
+static void say_missing(struct host *h, uint64_t now)
 {
     const struct hly_tcp *tcp = h->tcp;
     char missing[300];
     struct hly_line line = hly_line(missing, sizeof missing);
     list_missing(h, &line);
     h->missing = true;
-    fail(h,
-         "%d of the %d ranks did not come to the rendezvous of rank 0 (%s port %d, %s is "
-         "'%.80s') within %.1f s: rank %s; are they running, have they called "
-         "halay_init, and do they reach this host? (see HALAY_START_DEADLINE)%s",
-         tcp->v->nranks - h->came, tcp->v->nranks, tcp->self.host, h->port,
-         tcp->v->given ? "its address" : "MASTER_ADDR or HALAY_RENDEZVOUS", tcp->v->address,
-         (double)(hly_boot_now_ns() - tcp->begin_ns) / 1e9, missing, h->reception.note);
+    snprintf(h->text, sizeof h->text,
+             "%d of the %d ranks did not come to the rendezvous of rank 0 (%s port %d, %s is "
+             "'%.80s') within %.1f s: rank %s; are they running, have they called "
+             "halay_init, and do they reach this host? (see HALAY_START_DEADLINE)%s",
+             hly_worlds_waiting(h->worlds), tcp->v->nranks, tcp->self.host, h->port,
+             tcp->v->given ? "its address" : "MASTER_ADDR or HALAY_RENDEZVOUS", tcp->v->address,
+             (double)(now - tcp->begin_ns) / 1e9, missing, h->reception.note);
 }
 
 /* Says who has not come yet. */
@@ -226,39 +143,142 @@ static void remind(struct host *h, uint64_t now)
 {
     char text[600];
     struct hly_line line = hly_line(text, sizeof text);
-    if (h->verdict != WAITING || !hly_notices_give(&h->notices, now))
-        return;
     hly_line_waited(&line, now - h->tcp->begin_ns, "halay_init");
     hly_line_put(&line, " for %d of %d ranks to come to rank 0 (%s port %d): rank ",
-                 h->tcp->v->nranks - h->came, h->tcp->v->nranks, h->tcp->self.host, h->port);
+                 hly_worlds_waiting(h->worlds), h->tcp->v->nranks, h->tcp->self.host, h->port);
     list_missing(h, &line);
-    hly_line_until(&line, HLY_ENDS, h->decide_ns, now);
+    hly_line_until(&line, HLY_ENDS, h->worlds->decide_ns, now);
     hly_boot_say(h->tcp->log, 1, "%s", text);
 }
 
+static void refuse_all(struct host *h, const struct hly_worlds_action *a, uint64_t now)
+{
+    char who[128];
+    if (a->cause == HLY_CAUSE_MISSING)
+        say_missing(h, now);
+    if (a->cause == HLY_CAUSE_LEFT)
+        snprintf(h->text, sizeof h->text,
+                 "%s has left while rank 0 waited for other ranks (port %d): it has died, or its "
+                 "own deadline was over; see what it says",
+                 hly_boot_who(&h->hellos[a->place], who), h->port);
+    hly_boot_say(h->tcp->log, 0, "%s", h->text);
+    h->answer = (struct hly_boot_answer){
+        .magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION, .said = HLY_BOOT_SAID};
+    h->answer.bytes = (uint32_t)strlen(h->text);
+    hly_worlds_refused(h->worlds);
+    announce(h);
+}
+
+static void go_on(struct host *h)
+{
+    struct hly_worlds_action a;
+    uint64_t now = hly_boot_now_ns();
+    for (; hly_worlds_next(h->worlds, now, &a); now = hly_boot_now_ns()) {
+        if (a.what == HLY_WORLDS_TABLE)
+            join_all(h);
+        else if (a.what == HLY_WORLDS_REFUSE_ALL)
+            refuse_all(h, &a, now);
+        else if (a.what == HLY_WORLDS_NOTICE)
+            remind(h, now);
+    }
+}
+
+/* ---------------------------------------------------------------- what a guest says */
+
+static void compare(struct host *h, const struct hly_boot_hello *it)
+{
+    const struct hly_boot_hello *me = &h->tcp->self;
+    char a[128], b[128], builds[400];
+    hly_boot_who(me, a);
+    hly_boot_who(it, b);
+    if (hly_boot_builds_differ(me, it, builds))
+        fail(h, "%s (the rendezvous of rank 0 is at port %d)", builds, h->port);
+    else if (it->nranks != me->nranks)
+        fail(h,
+             "%s has WORLD_SIZE=%u, but %s has WORLD_SIZE=%u: give all ranks the same (the "
+             "rendezvous of rank 0 is at port %d)",
+             b, it->nranks, a, me->nranks, h->port);
+    else if (it->rank >= me->nranks)
+        fail(h, "%s is out of the range of WORLD_SIZE=%u (the rendezvous of rank 0 is at port %d)",
+             b, me->nranks, h->port);
+}
+
+static void take(struct host *h, const struct hly_boot_hello *it)
+{
+    char a[128], b[128];
+    if (it->rank >= (uint32_t)h->tcp->v->nranks)
+        return;
+    const struct hly_worlds_hello hello = {it->id, 0, it->left_ns, it->lost, false};
+    const enum hly_hello was =
+        hly_worlds_hello(h->worlds, (int)it->rank, &hello, hly_boot_now_ns());
+    if (was == HLY_HELLO_TAKEN)
+        h->hellos[it->rank] = *it;
+    if (was == HLY_HELLO_TWIN)
+        snprintf(h->text, sizeof h->text,
+                 "two processes are the same rank: %s and %s: give each process a RANK of its own "
+                 "(the rendezvous of rank 0 is at port %d)",
+                 hly_boot_who(&h->hellos[it->rank], a), hly_boot_who(it, b), h->port);
+}
+
+static void hear_rank(void *arg, struct hly_boot_guest *g)
+{
+    struct host *h = arg;
+    if (!h->verdict_ns) {
+        compare(h, &g->hello);
+        if (!h->worlds->broken)
+            take(h, &g->hello);
+        go_on(h);
+    }
+    if (h->verdict_ns)
+        take(h, &g->hello);             /* no more than that it has been told */
+    if (h->verdict_ns && !g->answering) /* it came late, or a second time */
+        hly_boot_reception_text(&h->reception, g, has_joined(h) ? LATE : h->text,
+                                has_joined(h) ? 0 : HLY_BOOT_SAID);
+}
+
+static void lose_rank(void *arg, struct hly_boot_guest *g)
+{
+    struct host *h = arg;
+    if (g->answering || g->hello.rank >= (uint32_t)h->tcp->v->nranks)
+        return;
+    hly_worlds_left(h->worlds, (int)g->hello.rank);
+    go_on(h);
+}
+
+static void run_out(void *arg)
+{
+    struct host *h = arg;
+    if (h->verdict_ns)
+        return;
+    fail(h,
+         "rank 0 has no file descriptors left for the rendezvous of %d ranks, one for each: raise "
+         "the limit on its host (ulimit -n)",
+         h->tcp->v->nranks);
+    go_on(h);
+}
+
+/* ---------------------------------------------------------------- to its end */
+
 static bool finished(const struct host *h, uint64_t now)
 {
-    if (h->verdict == WAITING)
+    if (!h->verdict_ns)
         return false;
     if (now >= h->tcp->end_ns)
         return true;
-    if (h->verdict == JOINED)
+    if (has_joined(h))
         return h->reception.nknown == 0 ||
                (hly_boot_reception_sent(&h->reception) && now > h->verdict_ns + TAKEN_NS);
-    bool all = h->missing || h->told >= h->tcp->v->nranks - 1;
+    const bool all = h->missing || !hly_worlds_untold(h->worlds);
     return (all && h->reception.nknown == 0) || now > h->verdict_ns + LATE_NS;
 }
 
 static int serve(struct host *h)
 {
     for (;;) {
-        uint64_t now = hly_boot_now_ns();
-        if (h->verdict == WAITING && now >= h->decide_ns)
-            give_up(h);
-        remind(h, now);
-        if (finished(h, now))
-            return h->verdict == JOINED ? HALAY_OK : HALAY_EBOOT;
-        hly_boot_reception_turn(&h->reception, h->verdict == WAITING ? TICK_MS : 10);
+        go_on(h);
+        if (finished(h, hly_boot_now_ns()))
+            return has_joined(h) ? HALAY_OK : HALAY_EBOOT;
+        hly_boot_reception_turn(&h->reception, h->verdict_ns ? 10 : TICK_MS);
     }
 }
 
@@ -341,11 +361,25 @@ out:
     return rc;
 }
 
+/* All ranks are on their way, and this one is there: where it is alone, that is all. */
+static void begin(struct host *h)
+{
+    struct hly_boot_hello self = h->tcp->self;
+    const uint64_t now = hly_boot_now_ns();
+    hly_worlds_init(h->worlds, h->tcp->v->nranks, 0, h->order);
+    h->worlds->once = true;
+    for (int r = 0; r < h->tcp->v->nranks; r++)
+        hly_worlds_start(h->worlds, r);
+    self.left_ns = now < h->tcp->end_ns ? h->tcp->end_ns - now : 0;
+    take(h, &self);
+    if (h->tcp->v->nranks == 1)
+        go_on(h);
+}
+
 int hly_tcp_host(struct hly_tcp *tcp, struct hly_boot_identity *id)
 {
-    int n = tcp->v->nranks;
+    const int n = tcp->v->nranks;
     struct host h = {.tcp = tcp};
-    uint64_t all = tcp->end_ns - tcp->begin_ns;
     int rc = HALAY_ENOMEM;
     h.reception = (struct hly_boot_reception){
         .log = tcp->log,
@@ -358,11 +392,10 @@ int hly_tcp_host(struct hly_tcp *tcp, struct hly_boot_identity *id)
         .heard = hear_rank,
         .left = lose_rank,
         .full = run_out};
-    h.notices = (struct hly_notices){tcp->begin_ns, HLY_FIRST_NOTICE_NS, 0};
-    h.decide_ns = tcp->end_ns - (all / 5 < 2 * S ? all / 5 : 2 * S);
+    h.worlds = calloc(1, sizeof *h.worlds + (size_t)n * sizeof h.worlds->place[0]);
     h.hellos = calloc((size_t)n, sizeof h.hellos[0]);
-    h.told_to = calloc((size_t)n, sizeof h.told_to[0]);
-    if (!h.hellos || !h.told_to) {
+    h.order = calloc((size_t)n, sizeof h.order[0]);
+    if (!h.worlds || !h.hellos || !h.order) {
         hly_boot_say(tcp->log, 0, "out of memory for the rendezvous of %d ranks", n);
         goto out;
     }
@@ -370,19 +403,16 @@ int hly_tcp_host(struct hly_tcp *tcp, struct hly_boot_identity *id)
     rc = hly_tcp_listen(tcp, &h.door.near);
     if (rc)
         goto out;
-    h.hellos[0] = tcp->self;
-    h.came = 1;
-    h.told_to[0] = true;
-    if (n == 1)
-        join_all(&h);
-    rc = n == 1 ? (h.verdict == JOINED ? HALAY_OK : HALAY_EBOOT) : hold(&h, id);
+    begin(&h);
+    rc = h.verdict_ns ? (has_joined(&h) ? HALAY_OK : HALAY_EBOOT) : hold(&h, id);
     if (!rc) {
         hly_boot_table_part(&h.table, 0, &h.answer);
         rc = hly_boot_table_read(&tcp->v->key, &h.answer, h.table.bytes, id);
     }
 out:
     hly_boot_table_finish(&h.table);
-    free(h.told_to);
+    free(h.order);
     free(h.hellos);
+    free(h.worlds);
     return rc;
 }

@@ -7,8 +7,8 @@
  */
 #include "boot/common/reception.c" /* NOLINT(bugprone-suspicious-include) */
 #include "boot/meet/agents.c"      /* NOLINT(bugprone-suspicious-include) */
+#include "boot/meet/answers.c"     /* NOLINT(bugprone-suspicious-include) */
 #include "boot/meet/driver.c"      /* NOLINT(bugprone-suspicious-include) */
-#include "boot/meet/world.c"       /* NOLINT(bugprone-suspicious-include) */
 #include "fuzz.h"
 
 #define OPS (&halay_launch_v3_meet)
@@ -177,15 +177,16 @@ static void check(void)
     for (int s = 0; s < driver->params.nranks; s++) {
         const struct hly_slot *slot = &driver->slots[s];
         const struct hly_boot_guest *g = slot->guest;
-        FUZZ_WANT((slot->state == HLY_SLOT_ASKING) == (g != NULL));
+        const struct hly_place *place = &driver->worlds->place[s];
+        FUZZ_WANT((place->state == HLY_PLACE_ASKING) == (g != NULL));
         FUZZ_WANT(!g || (g->fd >= 0 && g->known && !g->answering && g->hello.slot == (uint32_t)s));
-        FUZZ_WANT(!slot->member || slot->rank < driver->params.nranks);
+        FUZZ_WANT(!place->member || place->rank < driver->params.nranks);
         asking += g != NULL;
-        ended += slot->state == HLY_SLOT_ENDED;
+        ended += place->state == HLY_PLACE_ENDED;
     }
-    FUZZ_WANT(driver->epoch == world_epoch && world_told == (1u << world_ranks) - 1);
-    FUZZ_WANT(!world_epoch || (int)world_ranks >= driver->params.least || driver->done);
-    FUZZ_WANT((asking > 0) == (driver->decide_ns > 0 || driver->expire_ns > 0));
+    FUZZ_WANT(driver->worlds->epoch == world_epoch && world_told == (1u << world_ranks) - 1);
+    FUZZ_WANT(!world_epoch || (int)world_ranks >= driver->params.least || driver->worlds->done);
+    FUZZ_WANT((asking > 0) == (driver->worlds->decide_ns > 0 || driver->worlds->expire_ns > 0));
     FUZZ_WANT(!driver->first || driver->first->fd >= 0);
     for (int i = 0; i < driver->most_agents; i++) {
         const struct hly_agent *a = &driver->agents[i];
@@ -254,7 +255,7 @@ static void hello(struct hly_boot_guest *g)
     const uint8_t who = fuzz_byte(input), how = fuzz_byte(input);
     it.slot = who % 8;
     memset(it.id, who / 8 % 4, sizeof it.id);
-    it.epoch = driver->epoch - (who / 32 % 4 == 1) + (who / 32 % 4 == 2);
+    it.epoch = driver->worlds->epoch - (who / 32 % 4 == 1) + (who / 32 % 4 == 2);
     it.left_ns = how & 1 ? 1ull << fuzz_byte(input) % 64 : 5000000000;
     if (how & 2)
         it.machine[0] = (char)fuzz_byte(input);
@@ -326,8 +327,9 @@ static void events(void)
             OPS->ended(driver, e.rank, e.value, e.state, e.text);
     }
     const int s = LOCAL + how % (RANKS - LOCAL);
-    const bool runs = s < driver->params.nranks && driver->slots[s].state != HLY_SLOT_FREE &&
-                      driver->slots[s].state != HLY_SLOT_ENDED;
+    const bool runs = s < driver->params.nranks &&
+                      driver->worlds->place[s].state != HLY_PLACE_FREE &&
+                      driver->worlds->place[s].state != HLY_PLACE_ENDED;
     e = (halay_launch_event_t){.size = sizeof e, .rank = s, .value = how};
     e.what = how & 0x80 ? HALAY_LAUNCH_END : runs ? HALAY_LAUNCH_SIGNAL : HALAY_LAUNCH_START;
     if (s < driver->params.nranks)
@@ -338,11 +340,11 @@ static void events(void)
 static void launch(uint8_t which)
 {
     const int n = driver->most_agents ? LOCAL : driver->params.nranks, s = which % n;
-    const enum hly_slot_state state = driver->slots[s].state;
+    const enum hly_place_state state = driver->worlds->place[s].state;
     turn();
-    if (state == HLY_SLOT_FREE || state == HLY_SLOT_ENDED)
+    if (state == HLY_PLACE_FREE || state == HLY_PLACE_ENDED)
         OPS->started(driver, s, 100 + s);
-    else if (driver->slots[s].state == state)
+    else if (driver->worlds->place[s].state == state)
         OPS->ended(driver, s, which, which % 4, which & 0x80 ? "why" : NULL);
     check();
 }
@@ -455,7 +457,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     turn();
     clock_ns = UINT64_MAX; /* nobody waits for longer than it can */
     turn();
-    FUZZ_WANT(!driver->decide_ns && !driver->expire_ns && !nothing_said);
+    FUZZ_WANT(!driver->worlds->decide_ns && !driver->worlds->expire_ns && !nothing_said);
     OPS->stop(driver);
     FUZZ_WANT(opened == fuzz_net_closed);
     return 0;

@@ -13,13 +13,9 @@
 
 #include "agree_explore.h"
 #include "order.h"
+#include "seen.h"
 
-enum { DEPTH = 400, TRACE_MOST = 4096, SEEN_FIRST = 1 << 16 };
-
-typedef struct seen { /* hashes of states; 0: free */
-    uint64_t *hash;
-    uint64_t size, used;
-} seen_t;
+enum { DEPTH = 400, TRACE_MOST = 4096 };
 
 typedef struct trace {
     hly_world_event_t events[TRACE_MOST];
@@ -35,52 +31,7 @@ typedef struct search {
     const char *complaint;
 } search_t;
 
-static void *memory(size_t bytes)
-{
-    void *p = calloc(1, bytes);
-    if (p == NULL) {
-        fprintf(stderr, "halay-prove: no memory\n");
-        exit(EXIT_FAILURE);
-    }
-    return p;
-}
-
 /* ---------------------------------------------------------------- all states */
-
-static void grow(seen_t *seen)
-{
-    const uint64_t size = seen->size > 0 ? seen->size * 2 : SEEN_FIRST;
-    seen_t more = {memory(size * sizeof(uint64_t)), size, seen->used};
-    for (uint64_t i = 0; i < seen->size; i++) {
-        uint64_t at = seen->hash[i] % more.size;
-        while (seen->hash[i] && more.hash[at]) {
-            at = (at + 1) % more.size;
-        }
-        if (seen->hash[i]) {
-            more.hash[at] = seen->hash[i];
-        }
-    }
-    free(seen->hash);
-    *seen = more;
-}
-
-/* False: it was there already. */
-static bool is_new(seen_t *seen, uint64_t hash)
-{
-    if (seen->used * 3 >= seen->size * 2) {
-        grow(seen);
-    }
-    for (uint64_t at = hash % seen->size;; at = (at + 1) % seen->size) {
-        if (seen->hash[at] == hash) {
-            return false;
-        }
-        if (!seen->hash[at]) {
-            seen->hash[at] = hash;
-            seen->used++;
-            return true;
-        }
-    }
-}
 
 static bool is_on_path(const search_t *s, uint32_t depth, uint64_t hash)
 {

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "seen.h"
+
 const hly_agreement_ops_t hly_sound = {
     "src/agree",         hly_agreement_refuses, hly_agreement_enter, hly_agreement_note,
     hly_agreement_go_on, hly_agreement_heard,   hly_agreement_ask,   hly_agreement_late};
@@ -58,12 +60,6 @@ void hly_world_copy(hly_world_t *to, const hly_world_t *from)
     memcpy(to->flights, from->flights, from->nflights * sizeof from->flights[0]);
     to->quiet = from->quiet;
     to->complaint = from->complaint;
-}
-
-static uint64_t mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-    return hash ^ (hash >> 29);
 }
 
 /* The order of messages of different pairs is no part of the state. */

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # halay-prove: proves all planners, and tests the prover with an oracle of its own.
 include(${CMAKE_CURRENT_LIST_DIR}/agree_damages.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/meet_damages.cmake)
 add_executable(halay-prove halay-prove/agree_explore.c halay-prove/agree_world.c ${DAMAGED}
+  halay-prove/meet_explore.c halay-prove/meet_model.c ${MEET_DAMAGED}
   halay-prove/main.c halay-prove/prove.c halay-prove/campaign.c halay-prove/far.c
   halay-prove/mutant.c halay-prove/selftest.c halay-prove/handmade.c halay-prove/oracle.c
   halay-prove/search.c halay-prove/adversary.c halay-prove/shapes.c common/machine.c
   common/printed.c common/program.c common/terms.c)
 target_include_directories(halay-prove PRIVATE ../src halay-prove)
-target_link_libraries(halay-prove PRIVATE halay halay_agree)
+target_link_libraries(halay-prove PRIVATE halay halay_agree halay_world halay_waits)
 install(TARGETS halay-prove RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # The long runs, by hand: halay-prove --all, halay-prove --mutants 500
@@ -28,7 +30,9 @@ if(HALAY_TESTS)
   add_test(NAME proofs/mutants COMMAND halay-prove --mutants 40)
   add_test(NAME proofs/agreements COMMAND halay-prove --agreements --random 300 --seed random)
   add_test(NAME proofs/agreements-mutants COMMAND halay-prove --agreements --mutants 20)
-  set_tests_properties(proofs/agreements proofs/agreements-mutants PROPERTIES LABELS proofs TIMEOUT 600)
+  add_test(NAME proofs/worlds COMMAND halay-prove --worlds)
+  add_test(NAME proofs/worlds-mutants COMMAND halay-prove --worlds --mutants 30)
+  set_tests_properties(proofs/agreements proofs/agreements-mutants proofs/worlds proofs/worlds-mutants PROPERTIES LABELS proofs TIMEOUT 600)
   set_tests_properties(proofs/oracle proofs/planners proofs/nodes proofs/mutants
     PROPERTIES LABELS proofs TIMEOUT 600)
   find_program(HALAY_PYTHON python3)

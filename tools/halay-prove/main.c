@@ -7,6 +7,7 @@
 
 #include "../common/printed.h"
 #include "agree_explore.h"
+#include "meet_explore.h"
 #include "prove.h"
 
 enum { EXIT_USAGE = 2, MUTANTS_MAX = 10000, ORDERS_MAX = 1000000, FAR_MAX = 10000 };
@@ -20,6 +21,7 @@ static const char usage[] =
     "       halay-prove --selftest\n"
     "       halay-prove --agreements [--all] [--random N] [--seed S]\n"
     "       halay-prove --agreements --mutants N [--verbose]\n"
+    "       halay-prove --worlds [--all] | --worlds --mutants N [--verbose]\n"
     "\n"
     "Proves every planner's plans for 1 to N ranks (64), in place and not, those with a root for\n"
     "all roots up to 9 ranks and for a few beyond; those that ask which ranks share a node, on\n"
@@ -49,6 +51,9 @@ static const char usage[] =
     "                  some die or are silent; --random N: and N drawn runs of 5 to 64 ranks;\n"
     "                  --all: more faults of four; --mutants N: damaged agreements, of which\n"
     "                  at least N have to be there, and all to be refused\n"
+    "  --worlds        the same of processes that meet (1 to 4 of them), while some die, are "
+    "late,\n"
+    "                  stopped or refused, and others come in their place\n"
     "  --selftest      runs plans written by hand, whose outcome is known, through the oracle\n"
     "\n"
     "Exit status: 0, or 1 if anything was refused that must not be, or the other way round.\n";
@@ -193,6 +198,10 @@ static int parse(int argc, char **argv, hly_options_t *options)
             options->agreements = 1;
             continue;
         }
+        if (strcmp(argv[i], "--worlds") == 0) {
+            options->worlds = 1;
+            continue;
+        }
         if (strcmp(argv[i], "--list") == 0) {
             options->list = 1;
             continue;
@@ -252,6 +261,19 @@ static void agreements(const hly_options_t *options, hly_count_t *count)
     }
 }
 
+static void worlds(const hly_options_t *options, hly_count_t *count)
+{
+    if (options->mutants == 0) {
+        hly_meet_explore(options->all, count);
+        return;
+    }
+    hly_meet_explore_damaged(options->verbose, count);
+    if (count->passed + count->failed < options->mutants) {
+        printf("there are fewer than %u mutants\n", options->mutants);
+        count->failed++;
+    }
+}
+
 static int work(int argc, char **argv)
 {
     static hly_options_t options;
@@ -271,6 +293,8 @@ static int work(int argc, char **argv)
     }
     if (options.agreements) {
         agreements(&options, &count);
+    } else if (options.worlds) {
+        worlds(&options, &count);
     } else if (options.selftest) {
         hly_selftest(&count);
     } else if (options.mutants > 0) {

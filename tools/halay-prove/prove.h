@@ -25,7 +25,7 @@ typedef struct hly_options {
     uint32_t selftest;
     uint32_t verbose;
     uint32_t list; /* count the proofs only */
-    uint32_t agreements, all;
+    uint32_t agreements, worlds, all;
 } hly_options_t;
 
 /* What the plans of all ranks are made from. */
