@@ -112,6 +112,11 @@ bool hly_failing_look(hly_view_t *v, fault_t *f, uint64_t deadline_ns)
     return name;
 }
 
+void hly_failing_look_alone(hly_view_t *v, fault_t *f)
+{
+    f->looks += v->now_ns >= f->deadline_ns;
+}
+
 bool hly_failing_is_late(hly_view_t *v, fault_t *f)
 {
     return f->looks >= HLY_LATE_LOOKS && (f->final || hly_judge_ends(v, f));
@@ -152,6 +157,8 @@ void hly_failing_enter(hly_view_t *v, fault_t *f, uint64_t deadline_ns, const ve
     hly_held_reconsider(v, f);
     hly_held_note_dead(v, f);
     hly_failing_by_time(v, f, f->verdict.cause);
+    if (f->judging.clocked)
+        hly_failing_by_time(v, f, HLY_CAUSE_ABSENT);
     hly_failing_alarm(v, f);
 }
 
@@ -171,6 +178,8 @@ bool hly_failing_is_fixed(hly_view_t *v, const fault_t *f, const verdict_t *mine
 {
     if (f->entered && (f->final || (f->started && !f->slow)))
         return true; /* with rounds, a rank's verdict is fixed when it sends the first one; */
+    if (f->entered && mine->cause != HLY_CAUSE_DEVICE && hly_verdict_stops(&f->verdict, v->rank))
+        return true; /* of who was stopped the others have no word: it adds nothing to theirs; */
     return f->judging.word && hly_judge_rules(v->nranks, &f->verdict) &&
            mine->cause != HLY_CAUSE_DEVICE; /* with a judge, when it gives its word */
 }
@@ -208,7 +217,7 @@ bool hly_failing_heard(hly_view_t *v, fault_t *f, const struct hly_failing_messa
     hly_judge_compare(v, f, m, theirs);
     if (!f->entered || !v->made)
         return better;
-    if (!m->is_round && m->alarm == HLY_BY_TIME)
+    if (f->judging.clocked)
         hly_failing_by_time(v, f, HLY_CAUSE_ABSENT);
     if (better) {
         hly_failing_by_time(v, f, theirs->cause);
@@ -256,8 +265,8 @@ bool hly_failing_help(hly_view_t *v, fault_t *f, bool first, bool idle, bool ove
                       verdict_t *agreed)
 {
     const uint32_t rounds = hly_failing_rounds(v->nranks);
+    const bool late = f->looks >= HLY_LATE_LOOKS && hly_judge_ends(v, f);
     const bool judged = !over && hly_judge_rules(v->nranks, &f->verdict);
-    const bool late = v->now_ns >= f->deadline_ns && hly_judge_ends(v, f);
     if (first || late)
         hly_failing_go_round(v, f);
     if (late || (idle && v->nranks <= 3))

@@ -20,6 +20,7 @@
 #define HLY_LATE_LOOKS 8
 
 struct hly_judging { /* judge.c: one rank judges after a death or a stop */
+    bool clocked;    /* to another rank the clock ends it */
     int warned;      /* 1 + the judge that this rank has told of the death; 0: none */
     int word;        /* 1 + the one that has its word */
     int judge;       /* 1 + the rank that has asked for it */
@@ -123,6 +124,11 @@ static inline bool hly_held_is_any(const struct hly_fault *f)
     return f->verdict.cause != 0;
 }
 
+static inline bool hly_verdict_stops(const struct hly_verdict_wire *verdict, int rank)
+{
+    return verdict->cause == HLY_CAUSE_STOPPED && verdict->rank == rank;
+}
+
 /* Does the verdict say that the rank is dead, or stopped? Then nobody waits for it. */
 bool hly_verdict_counts_out(const struct hly_verdict_wire *verdict, int rank);
 bool hly_held_is_claim(const struct hly_verdict_wire *verdict); /* that a rank is absent */
@@ -200,6 +206,8 @@ bool hly_failing_is_late(hly_view_t *v, struct hly_fault *f);
 bool hly_failing_is_decided(hly_view_t *v, struct hly_fault *f, bool over);
 /* This rank's buffers are withdrawn: takes part in the rounds, as far as those before have come. */
 void hly_failing_go_round(hly_view_t *v, struct hly_fault *f);
+/* A look at the clock without a call; then hly_failing_help() has to follow. */
+void hly_failing_look_alone(hly_view_t *v, struct hly_fault *f);
 /* Goes on without a call. first: no older call is under way; idle: no call is. True: *agreed is. */
 bool hly_failing_help(hly_view_t *v, struct hly_fault *f, bool first, bool idle, bool over,
                       struct hly_verdict_wire *agreed);

@@ -139,6 +139,10 @@ bool hly_held_adopt(hly_view_t *v, fault_t *f, const verdict_t *theirs)
     bool news = hly_held_is_any(f) && hly_held_share_call(v, &f->verdict, t);
     if (hly_held_is_any(f))
         hly_held_share_call(v, &copy, &f->verdict);
+    if (f->firm.cause && !hly_held_is_claim(t)) { /* what comes first must make no difference */
+        hly_held_share_call(v, &f->firm, t);
+        hly_held_share_call(v, &copy, &f->firm);
+    }
     for (int i = 0; i < HLY_PRESENT_MAX; i++)
         if (t->present[i])
             news |= note_present(f, (int)(t->present[i] - 1));

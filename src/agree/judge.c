@@ -39,24 +39,33 @@ static bool is_linked(hly_view_t *v, int rank)
     return v->is(v->arg, rank) == HLY_RANK_LINKED;
 }
 
-static bool is_stopped(const fault_t *f, int rank)
-{
-    return f->verdict.cause == HLY_CAUSE_STOPPED && f->verdict.rank == rank;
-}
-
 /* Is it dead, or stopped, as far as this rank knows? While the link to one that is called dead is
  * whole, others only cannot reach it. f may be NULL. */
 static bool is_out(hly_view_t *v, const fault_t *f, int rank)
 {
     return !f ? hly_is_dead(v, rank)
-              : is_stopped(f, rank) || (hly_held_is_gone(v, f, rank) && !is_linked(v, rank));
+              : hly_verdict_stops(&f->verdict, rank) ||
+                    (hly_held_is_gone(v, f, rank) && !is_linked(v, rank));
 }
 
-/* The lowest rank that is not, from this one on; and that is not passed over. */
-static int living(hly_view_t *v, const fault_t *f, int from)
+/* Is it passed over, since it has said nothing for so long? */
+static bool is_mute(const fault_t *f, int rank)
 {
-    while (from < v->nranks && from != v->rank &&
-           (is_out(v, f, from) || (f && f->judging.passed && !has(f->judging.spoke, from))))
+    return f->judging.passed && !has(f->judging.spoke, rank);
+}
+
+/* Nobody waits for who is said to be stopped, so it does not judge while another rank can. */
+static bool can_judge(hly_view_t *v, const fault_t *f, int rank)
+{
+    if (rank == v->rank)
+        return !f || !hly_verdict_stops(&f->verdict, rank);
+    return !is_out(v, f, rank) && !(f && is_mute(f, rank));
+}
+
+/* The lowest rank that can, from this one on; or as many as there are. */
+static int next_judge(hly_view_t *v, const fault_t *f, int from)
+{
+    while (from < v->nranks && !can_judge(v, f, from))
         from++;
     return from;
 }
@@ -64,7 +73,9 @@ static int living(hly_view_t *v, const fault_t *f, int from)
 static int judge_of(hly_view_t *v, const fault_t *f)
 {
     const judging_t *j = &f->judging;
-    const int mine = living(v, f, 0);
+    const int mine = next_judge(v, f, 0);
+    if (mine == v->nranks)
+        return v->rank;
     return j->judge - 1 > mine && !j->passed && !is_linked(v, mine) ? j->judge - 1 : mine;
 }
 
@@ -87,7 +98,7 @@ static bool is_awaited(hly_view_t *v, const fault_t *f, int rank)
 {
     const bool waits = f->absent_ns != UINT64_MAX && v->now_ns < f->absent_ns;
     if (rank == v->rank || has(f->judging.given, rank) || hly_is_dead(v, rank) ||
-        is_stopped(f, rank))
+        hly_verdict_stops(&f->verdict, rank))
         return false;
     return waits || !is_out(v, f, rank);
 }
@@ -120,7 +131,8 @@ static void ask(hly_view_t *v, fault_t *f)
 /* To the judge: as soon as this rank knows of a death, and when its rounds are over. */
 static void give(hly_view_t *v, fault_t *f, int judge, bool over)
 {
-    int *const told = over ? &f->judging.word : &f->judging.warned;
+    judging_t *j = &f->judging;
+    int *const told = over ? &j->word : &j->warned;
     if (*told != judge + 1)
         say(v, f, judge, over ? HLY_WORD : HLY_ALARM_NEWS);
     *told = judge + 1;
@@ -192,6 +204,7 @@ void hly_judge_heard(hly_view_t *v, fault_t *f, const struct hly_failing_message
     add(j->spoke, m->from);
     if (m->is_round)
         return;
+    j->clocked |= m->alarm == HLY_BY_TIME;
     if (m->alarm == HLY_WORD)
         add(j->given, m->from);
     else if (m->alarm == HLY_PROPOSED)
@@ -213,7 +226,7 @@ void hly_judge_tell(hly_view_t *v, fault_t *f, const verdict_t *agreed)
 {
     if (!hly_judge_rules(v->nranks, agreed))
         return;
-    const int judge = living(v, f, 0), next = living(v, f, judge + 1);
+    const int judge = next_judge(v, f, 0), next = next_judge(v, f, judge + 1);
     int last = next; /* the next ones, up to one that nobody calls dead */
     while (f && last < v->nranks && last != v->rank && hly_held_is_gone(v, f, last))
         last++;

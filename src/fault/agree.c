@@ -202,7 +202,7 @@ static void agree(halay_comm_t *comm, const struct hly_verdict_wire *v)
     hly_failing_tell_all(hly_fault_view(&at, comm, sequence), fault_at(comm, sequence), v);
 }
 
-static void help_all(halay_context_t *context);
+static void help_all(halay_context_t *context, bool looks);
 
 /*
  * One rank says it for all: the lowest in the call, as far as each knows from whom it has heard. So
@@ -234,7 +234,10 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     if (out_of_step && !f->final && !comm->agreed) {
         if (!v.of)
             v.of = (uint64_t)slot->sequence + 1;
-        agree(comm, &v);
+        if (hly_verdict_stops(&v, comm->rank))         /* the others may have a better one, */
+            hly_fault_break(comm, slot->sequence, &v); /* and did not wait for this rank */
+        else
+            agree(comm, &v);
     } else if (out_of_step && !f->final) { /* they have agreed in a later call: relaxed.h */
         comm->over = slot->sequence;
         v = comm->broken_by;
@@ -251,7 +254,7 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     comm->told = (uint64_t)slot->sequence + 1;
     hly_exec_finish(r, v.code);
     if (comm->context->outlived)
-        help_all(comm->context); /* perhaps it was the last call */
+        help_all(comm->context, false); /* perhaps it was the last call */
 }
 
 /* Are verdicts still queued for peers? After the call has returned nobody might send them. */
@@ -525,14 +528,18 @@ static void help(halay_comm_t *comm, struct hly_slot *slot)
 }
 
 /* Goes on with all of them: ranks have died meanwhile, time has passed, or a call has ended. */
-static void help_all(halay_context_t *context)
+static void help_all(halay_context_t *context, bool looks)
 {
     context->outlived = 0;
     for (struct hly_link *l = context->comms.next; l != &context->comms; l = l->next) {
         halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
         for (uint32_t i = 0; comm->broken && i < HLY_SLOTS; i++) {
-            if (outlives(&comm->slots[i]))
-                help(comm, &comm->slots[i]);
+            struct hly_slot *slot = &comm->slots[i];
+            struct hly_fault_view at;
+            if (outlives(slot) && looks) /* what has come is read between two looks */
+                hly_failing_look_alone(hly_fault_view(&at, comm, slot->sequence), slot->fault);
+            if (outlives(slot))
+                help(comm, slot);
             context->outlived += outlives(&comm->slots[i]);
         }
     }
@@ -588,7 +595,12 @@ void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *h,
         return;
     if (note_message(comm, slot, h, v))
         outlived_news(comm, slot);
-    help(comm, slot);
+    if (has_to_listen(comm->context)) { /* others may have concluded without this rank */
+        hly_exec_listen(comm->context);
+        comm->context->timer_ns = 0; /* so that it goes on soon */
+    } else {
+        help(comm, slot);
+    }
 }
 
 void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
@@ -722,5 +734,5 @@ void hly_fault_timers(halay_context_t *context)
             hly_patience_look(r, context->now_ns);
     }
     if (context->outlived)
-        help_all(context);
+        help_all(context, true);
 }

@@ -13,13 +13,9 @@
 
 #include "agree_explore.h"
 #include "order.h"
+#include "seen.h"
 
-enum { DEPTH = 400, TRACE_MOST = 4096, SEEN_FIRST = 1 << 16 };
-
-typedef struct seen { /* hashes of states; 0: free */
-    uint64_t *hash;
-    uint64_t size, used;
-} seen_t;
+enum { DEPTH = 400, TRACE_MOST = 4096 };
 
 typedef struct trace {
     hly_world_event_t events[TRACE_MOST];
@@ -27,7 +23,7 @@ typedef struct trace {
 } trace_t;
 
 typedef struct search {
-    seen_t seen;
+    hly_seen_t seen;
     hly_world_t *worlds[DEPTH];
     uint64_t path[DEPTH];
     trace_t trace;
@@ -46,41 +42,6 @@ static void *memory(size_t bytes)
 }
 
 /* ---------------------------------------------------------------- all states */
-
-static void grow(seen_t *seen)
-{
-    const uint64_t size = seen->size > 0 ? seen->size * 2 : SEEN_FIRST;
-    seen_t more = {memory(size * sizeof(uint64_t)), size, seen->used};
-    for (uint64_t i = 0; i < seen->size; i++) {
-        uint64_t at = seen->hash[i] % more.size;
-        while (seen->hash[i] && more.hash[at]) {
-            at = (at + 1) % more.size;
-        }
-        if (seen->hash[i]) {
-            more.hash[at] = seen->hash[i];
-        }
-    }
-    free(seen->hash);
-    *seen = more;
-}
-
-/* False: it was there already. */
-static bool is_new(seen_t *seen, uint64_t hash)
-{
-    if (seen->used * 3 >= seen->size * 2) {
-        grow(seen);
-    }
-    for (uint64_t at = hash % seen->size;; at = (at + 1) % seen->size) {
-        if (seen->hash[at] == hash) {
-            return false;
-        }
-        if (!seen->hash[at]) {
-            seen->hash[at] = hash;
-            seen->used++;
-            return true;
-        }
-    }
-}
 
 static bool is_on_path(const search_t *s, uint32_t depth, uint64_t hash)
 {
@@ -119,7 +80,7 @@ static bool look(search_t *s, uint32_t depth)
         if (s->complaint) {
             break;
         }
-        if (is_new(&s->seen, hash)) {
+        if (hly_seen_is_new(&s->seen, hash)) {
             if (depth + 2 == DEPTH) {
                 s->complaint = "it does not end";
             } else if (!look(s, depth + 1)) {
@@ -146,7 +107,7 @@ static void search_free(search_t *s)
     for (uint32_t i = 0; i < DEPTH; i++) {
         free(s->worlds[i]);
     }
-    free(s->seen.hash);
+    hly_seen_free(&s->seen);
     free(s);
 }
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # halay-prove: proves all planners, and tests the prover with an oracle of its own.
 include(${CMAKE_CURRENT_LIST_DIR}/agree_damages.cmake)
-add_executable(halay-prove halay-prove/agree_explore.c halay-prove/agree_world.c ${DAMAGED}
+include(${CMAKE_CURRENT_LIST_DIR}/verdict_damages.cmake)
+add_executable(halay-prove halay-prove/agree_explore.c halay-prove/agree_world.c
+  halay-prove/verdict_explore.c halay-prove/verdict_short.c halay-prove/verdict_world.c halay-prove/seen.c ${DAMAGED} ${DAMAGED_VERDICTS}
   halay-prove/main.c halay-prove/prove.c halay-prove/campaign.c halay-prove/far.c
   halay-prove/mutant.c halay-prove/selftest.c halay-prove/handmade.c halay-prove/oracle.c
   halay-prove/search.c halay-prove/adversary.c halay-prove/shapes.c common/machine.c
