@@ -6,7 +6,7 @@ target_sources(halay_core PRIVATE
   select/between.c select/explain.c select/select.c select/selection.c
   wire/land.c wire/match.c wire/news.c wire/peer.c wire/register.c wire/rendezvous.c wire/send.c
   exec/call_cache.c exec/circle.c exec/execute.c exec/group_step.c exec/layout.c exec/plan_cache.c exec/post.c exec/record.c exec/relaxed.c exec/request.c exec/staging.c exec/work.c
-  fault/accord.c fault/agree.c fault/elsewhere.c fault/events.c fault/held.c fault/judge.c fault/patience.c fault/revoke.c fault/verdict.c
+  fault/accord.c fault/agree.c fault/elsewhere.c fault/events.c fault/patience.c fault/revoke.c fault/verdict.c
   api/agree_groups.c api/call.c api/check.c api/collectives.c api/comm.c api/comm_make.c api/explain_run.c api/group.c api/local.c api/memory.c api/op.c api/pair.c api/persistent.c api/progress.c api/recover.c api/returned.c api/scaled.c api/stream.c
   job/context.c job/current.c job/kept.c job/launcher.c job/loader.c job/settings.c job/tables.c job/transports.c)
 halay_has_build_id(halay_core)

@@ -11,17 +11,8 @@
 
 #include <halay/device.h>
 
-/* What all ranks must have alike. It is in every header, so that both sides of a mismatch can be
- * printed. */
-struct hly_call_desc {
-    uint64_t count;
-    uint32_t root;
-    uint8_t collective : 5;
-    uint8_t memory : 3; /* HALAY_MEMORY_*: of its buffers */
-    uint8_t type;
-    uint8_t op;
-    uint8_t flags; /* HLY_CALL_* */
-};
+#include "agree/verdict.h"
+
 static_assert(sizeof(struct hly_call_desc) == 16,
               "two words of a header, and no padding: it is hashed");
 static_assert(HALAY_COLLECTIVE_COUNT <= 32, "five bits of a description");
@@ -91,49 +82,6 @@ static inline bool hly_call_in_place(const struct hly_call *call)
 {
     return (call->desc.flags & HLY_CALL_IN_PLACE && !call->staged) || call->local_in_place;
 }
-
-/* Of two verdicts, that with the smaller cause wins; but DEVICE over all. */
-enum hly_cause {
-    HLY_CAUSE_PEER = 1, /* a process has ended, or cannot be reached */
-    HLY_CAUSE_BUILD,
-    HLY_CAUSE_SETTINGS,
-    HLY_CAUSE_ARGUMENT,
-    HLY_CAUSE_STATE,
-    HLY_CAUSE_MISMATCH,
-    HLY_CAUSE_DEVICE,  /* a device that cannot be stopped: memory may still change */
-    HLY_CAUSE_LOCAL,   /* an error of one rank: memory, plan, transport, device */
-    HLY_CAUSE_REVOKED, /* the program has revoked the communicator */
-    HLY_CAUSE_STOPPED, /* a process is stopped; from here on nobody has failed, but does not answer
-                        */
-    HLY_CAUSE_ABSENT,  /* a rank has not made the call, or hangs */
-    HLY_CAUSE_CIRCLE,  /* ranks wait for each other, each in another call; none is to blame */
-    HLY_CAUSE_ELSEWHERE, /* a rank has not made the call: it waits in another one */
-    HLY_CAUSE_LATE,      /* a rank made it when others had given it up */
-    HLY_CAUSE_DEADLINE
-};
-
-/* Ranks of one call that may be named as present after they were called absent. */
-#define HLY_PRESENT_MAX 8
-/* Dead ranks that verdicts carry. Of more, each rank knows those that it has a link to. */
-#define HLY_GONE_MAX 8
-
-/* A verdict as it travels. Every rank makes the same text of it. */
-struct hly_verdict_wire {
-    uint32_t cause;
-    int32_t code;
-    int32_t rank; /* the rank at fault, or -1 */
-    int32_t other;
-    struct hly_call_desc call;       /* of `rank` */
-    struct hly_call_desc other_call; /* of `other` */
-    /* 1 + the number of the call since which ranks are out of step; 0: they are in step. */
-    uint64_t of;
-    char host[64];
-    char other_host[64];
-    char detail[256];
-    /* 1 + ranks that were called absent and have been heard of since. Not compared. */
-    uint32_t present[HLY_PRESENT_MAX];
-    uint32_t gone[HLY_GONE_MAX]; /* 1 + ranks that are dead. Not compared */
-};
 
 struct hly_failure { /* how one call has failed, for the program */
     struct hly_verdict_wire verdict;

@@ -1,24 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agree.c - one rank's error becomes every rank's, with the same verdict (docs/decisions/0005).
- *
- * A call that has failed anywhere fails everywhere, because no rank completes a plan before it has
- * heard from every other (proved; exec/relaxed.h is the exception). The ranks that have made the
- * call then agree on one verdict. They use a graph that does not depend on the plan: rank r sends
- * to r + 2^k modulo the ranks, for k = 0 .. L-1, where L = ceil(log2 of the ranks).
- *
- *  - ALARM: to all of these at once, when a rank enters. All ranks know of the failure in L hops.
- *  - ROUND k: to r + 2^k, once rounds 0 .. k-1 have come. This is a dissemination: after it all
- * ranks have the best of the verdicts with which they entered, so all have the same.
- *
- * A rank sends round 0 only when its buffers are withdrawn, so no rank leaves while others write to
- * it. The dead are not waited for. A rank that is absent (has not made the call, or hangs) is named
- * after a quarter of the grace time. The clock then ends the agreement, and better verdicts are
- * passed on until then.
+ * agree.c - one rank's error becomes every rank's, with the same verdict: agree/failing.c says how.
+ * Here are its events and its messages, and what a call has to do besides: it withdraws its
+ * buffers before it enters the rounds, so no rank leaves while others write to it.
  *
  * A rank may fail after others had all they need of it and have completed the call. So it also
- * alarms those to whom its plan still owes a message. Who has completed the call takes part in its
- * agreement all the same, for the grace time. Then it sends the rest of its rounds at once.
+ * alarms those to whom its plan still owes a message.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -37,46 +24,70 @@
 #include "wire/match.h"
 #include "wire/rendezvous.h"
 
-/* A rank that was not scheduled for long must read what came meanwhile before its time is up. So
- * the end takes so many looks at the clock, and it polls between them. */
-#define LATE_LOOKS 8
 /* A rank came late if it has been in the call for less than this share of the deadline when that
  * passes for others; or than half of the patience, where they give up a stopped rank. */
 #define LATE_SHARE 8
 
 /* ---------------------------------------------------------------- the agreement */
 
-static int to_of(const halay_comm_t *comm, uint32_t k)
+static unsigned what_is(void *arg, int rank)
 {
-    return (int)(((uint64_t)comm->rank + (1ull << k)) % (uint64_t)comm->nranks);
+    const struct hly_fault_view *at = arg;
+    const halay_context_t *ctx = at->comm->context;
+    const struct hly_peer *p =
+        hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(at->comm, rank)));
+    const unsigned dead = p && (p->dead || p->left_out) ? HLY_RANK_DEAD : 0;
+    return p && p->greeted ? dead | HLY_RANK_LINKED : dead;
 }
 
-/* Nothing is sent to who is called dead or stopped and has no link to this rank: it would wait for
- * one, and the call's end for that. One that has a link may live: others only cannot reach it. */
-static bool is_beyond(const halay_comm_t *comm, const struct hly_verdict_wire *v, int rank)
+static void post(void *arg, int to, const struct hly_failing_message *m,
+                 const struct hly_verdict_wire *verdict)
 {
-    const halay_context_t *ctx = comm->context;
-    const struct hly_peer *peer;
-    if (!hly_agree_counts_out(v, rank))
-        return false;
-    peer = hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
-    return !peer || !peer->greeted;
+    const struct hly_fault_view *at = arg;
+    const bool has_call = at->request && m->alarm != HLY_CONCLUDED;
+    hly_control_send(at->comm, to, m->is_round ? HLY_ROUND : HLY_ALARM, at->is.sequence, m->edge,
+                     m->alarm, has_call ? &at->request->call : NULL, verdict, sizeof(*verdict));
 }
 
-static void send_verdict(halay_comm_t *comm, const struct hly_slot *slot, enum hly_kind kind,
-                         uint32_t k)
+hly_view_t *hly_fault_view(struct hly_fault_view *at, halay_comm_t *comm, uint32_t sequence)
 {
-    if (is_beyond(comm, &slot->fault->verdict, to_of(comm, k)))
-        return;
-    const struct hly_call *call = slot->request ? &slot->request->call : NULL;
-    hly_control_send(comm, to_of(comm, k), kind, slot->sequence, k, 0, call, &slot->fault->verdict,
-                     sizeof(slot->fault->verdict));
+    const struct hly_slot *slot = &comm->slots[sequence % HLY_SLOTS];
+    *at = (struct hly_fault_view){.comm = comm,
+                                  .request = slot->sequence == sequence ? slot->request : NULL,
+                                  .is = {.nranks = comm->nranks,
+                                         .rank = comm->rank,
+                                         .sequence = sequence,
+                                         .unconfirmed = hly_relaxed_follows(comm, sequence),
+                                         .timeout_code = HALAY_ETIMEOUT,
+                                         .now_ns = hly_now_ns(),
+                                         .deadline_ns = comm->deadline_ns,
+                                         .is = what_is,
+                                         .send = post,
+                                         .arg = at}};
+    at->is.made = at->request != NULL;
+    return &at->is;
 }
 
-static void alarm_all(halay_comm_t *comm, const struct hly_slot *slot)
+/* An event is over. */
+static void after(halay_comm_t *comm, struct hly_fault *f)
 {
-    for (uint32_t k = 0; k < hly_agree_rounds(comm); k++)
-        send_verdict(comm, slot, HLY_ALARM, k);
+    if (f->hurry)
+        hly_patience_hurry(comm);
+    f->hurry = false;
+}
+
+/* The agreement on this call, if this rank knows of it. */
+static struct hly_fault *fault_at(const halay_comm_t *comm, uint32_t sequence)
+{
+    const struct hly_slot *slot = &comm->slots[sequence % HLY_SLOTS];
+    return slot->sequence == sequence ? slot->fault : NULL;
+}
+
+void hly_fault_say(halay_comm_t *comm, int to, const struct hly_verdict_wire *v)
+{
+    const uint32_t sequence = (uint32_t)(v->of - 1);
+    struct hly_fault_view at;
+    hly_failing_tell(hly_fault_view(&at, comm, sequence), fault_at(comm, sequence), to, v);
 }
 
 /*
@@ -100,39 +111,11 @@ static void alarm_expectant(halay_comm_t *comm, const struct hly_slot *slot)
     }
 }
 
-/*
- * Lets the clock end the agreement, where the rounds may never be complete. After a death, or a
- * stop, one rank judges. Who is absent has to be passed on, so that takes longer. The
- * same holds where ranks have gone on (`of`), or may have after a relaxed call. Ranks of another
- * build may send verdicts that make no sense here.
- */
-static void by_time(const halay_comm_t *comm, const struct hly_slot *slot, enum hly_cause cause)
-{
-    struct hly_fault *f = slot->fault;
-    bool slow = cause <= HLY_CAUSE_BUILD || cause >= HLY_CAUSE_STOPPED || f->verdict.of ||
-                hly_relaxed_follows(comm, slot->sequence);
-    const bool known = cause <= HLY_CAUSE_BUILD || cause == HLY_CAUSE_STOPPED;
-    if (!slow || (f->slow && !known))
-        return;
-    uint64_t now = hly_now_ns(), grace = HLY_GRACE_NS, share = comm->deadline_ns / 4;
-    if (!known && share > grace)
-        grace = share < HLY_GRACE_MAX_NS ? share : HLY_GRACE_MAX_NS;
-    if (f->slow && f->deadline_ns < now + grace)
-        return;
-    f->slow = true;
-    hly_patience_hurry(comm);
-    f->deadline_ns = now + grace;
-    f->absent_ns = now + grace / 4;
-}
-
 void hly_fault_hurry(halay_comm_t *comm, struct hly_slot *slot)
 {
-    struct hly_fault *f = slot->fault;
-    const uint64_t end_ns = hly_now_ns() + HLY_GRACE_MAX_NS;
-    if (!f->final)
-        by_time(comm, slot, HLY_CAUSE_ABSENT);
-    if (f->deadline_ns > end_ns)
-        f->deadline_ns = end_ns;
+    struct hly_fault_view at;
+    hly_failing_hurry(hly_fault_view(&at, comm, slot->sequence), slot->fault);
+    after(comm, slot->fault);
 }
 
 /* ---------------------------------------------------------------- its beginning and its end */
@@ -151,27 +134,19 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
     struct hly_fault *f = slot->fault;
     halay_request_t *r = slot->request;
     assert(f && r && !f->entered);
-    f->entered = true;
     r->state = HLY_FAILING;
     hly_record_wait(r);
     r->listens = false;
     forget_refusal(r);
-    f->deadline_ns = r->deadline_ns + HLY_GRACE_NS;
-    f->absent_ns = r->deadline_ns;
-    f->slow = false;
     slot->settled = true;
     comm->context->timer_ns = 0;
-    if (hly_comm_is_over(comm, slot->sequence)) {
-        f->final = f->after = true;
-        f->verdict = comm->broken_by;
-        f->deadline_ns = hly_now_ns() + HLY_GRACE_NS;
-    } else {
-        hly_agree_reconsider(comm, slot);
-        hly_agree_note_dead(comm, f);
-        by_time(comm, slot, f->verdict.cause);
-        alarm_all(comm, slot);
+    struct hly_fault_view at;
+    const bool over = hly_comm_is_over(comm, slot->sequence);
+    hly_failing_enter(hly_fault_view(&at, comm, slot->sequence), f, r->deadline_ns,
+                      over ? &comm->broken_by : NULL);
+    after(comm, f);
+    if (!over)
         alarm_expectant(comm, slot);
-    }
     hly_group_steps_fail(r);
     hly_rendezvous_withdraw(r, &f->verdict);
     hly_fault_progress(comm, slot);
@@ -222,40 +197,56 @@ static void agree(halay_comm_t *comm, const struct hly_verdict_wire *v)
     comm->context->timer_ns = 0; /* hly_fault_timers() ends the calls in flight */
     if (v->cause == HLY_CAUSE_REVOKED)
         hly_fault_revoked(comm);
-    for (uint32_t k = 0; k < hly_agree_rounds(comm); k++)
-        if (!is_beyond(comm, v, to_of(comm, k)))
-            hly_agree_tell(comm, to_of(comm, k), v);
-    hly_judge_tell(comm, v);
+    struct hly_fault_view at;
+    const uint32_t sequence = (uint32_t)(v->of - 1);
+    hly_failing_tell_all(hly_fault_view(&at, comm, sequence), fault_at(comm, sequence), v);
 }
 
-static void help_all(halay_context_t *context);
+static void help_all(halay_context_t *context, bool looks);
+
+/*
+ * One rank says it for all: the lowest in the call, as far as each knows from whom it has heard. So
+ * somebody does, whoever is dead or away. Who is at fault says it, too. What has failed in an
+ * earlier call is said by a rank in that one.
+ */
+static enum hly_voice voice_of(halay_comm_t *comm, const struct hly_slot *slot,
+                               const struct hly_verdict_wire *v)
+{
+    const struct hly_fault *f = slot->fault;
+    const int s = f->speaker - 1;
+    struct hly_fault_view at;
+    const bool earlier = v->of && (int32_t)((uint32_t)(v->of - 1) - slot->sequence) < 0;
+    /* If others have concluded before this rank, one of them has said it, and may have left. */
+    const bool lower =
+        s >= 0 && s < comm->rank &&
+        (f->final || !hly_held_is_gone(hly_fault_view(&at, comm, slot->sequence), f, s));
+    return (f->after || earlier || lower) && v->rank != comm->rank ? HLY_VOICE_QUIET
+                                                                   : HLY_VOICE_LOUD;
+}
 
 static void conclude(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
     halay_request_t *r = slot->request;
-    const bool whole = hly_agree_is_whole(comm, f);
-    if (!f->final && whole && hly_agree_is_claim(&f->verdict))
-        hly_agree_hold_firm(comm, f);
-    struct hly_verdict_wire v = f->verdict;
-    memset(v.present, 0, sizeof(v.present));
-    memset(v.gone, 0, sizeof(v.gone));
-    bool out_of_step = v.cause <= HLY_CAUSE_SETTINGS || v.cause == HLY_CAUSE_DEVICE ||
-                       v.cause >= HLY_CAUSE_STOPPED || v.of || !whole;
+    struct hly_fault_view at;
+    struct hly_verdict_wire v;
+    const bool out_of_step = hly_failing_end(hly_fault_view(&at, comm, slot->sequence), f, &v);
     if (out_of_step && !f->final && !comm->agreed) {
         if (!v.of)
             v.of = (uint64_t)slot->sequence + 1;
-        agree(comm, &v);
+        if (hly_verdict_stops(&v, comm->rank))         /* the others may have a better one, */
+            hly_fault_break(comm, slot->sequence, &v); /* and did not wait for this rank */
+        else
+            agree(comm, &v);
     } else if (out_of_step && !f->final) { /* they have agreed in a later call: relaxed.h */
         comm->over = slot->sequence;
         v = comm->broken_by;
     }
-    bool known = comm->asks_for || (r->foreseen && comm->said);
+    const bool heard = comm->asks_for || (r->foreseen && comm->said);
     comm->said = comm->said || out_of_step;
     r->failure = malloc(sizeof(*r->failure));
     struct hly_failure spare;
-    hly_fault_tell(comm, slot->sequence, &v,
-                   known ? HLY_VOICE_KNOWN : hly_agree_voice(comm, slot, &v),
+    hly_fault_tell(comm, slot->sequence, &v, heard ? HLY_VOICE_KNOWN : voice_of(comm, slot, &v),
                    r->failure ? r->failure : &spare);
     comm->relaxed.late = false;
     if (comm->inner) /* of groups that ended well: it is told by this call */
@@ -263,7 +254,7 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     comm->told = (uint64_t)slot->sequence + 1;
     hly_exec_finish(r, v.code);
     if (comm->context->outlived)
-        help_all(comm->context); /* perhaps it was the last call */
+        help_all(comm->context, false); /* perhaps it was the last call */
 }
 
 /* Are verdicts still queued for peers? After the call has returned nobody might send them. */
@@ -314,50 +305,21 @@ static bool has_to_listen(halay_context_t *context)
     return hly_exec_has_to_listen(context);
 }
 
-/*
- * Takes part in the rounds, as far as those before have come. Not while an older call is under way,
- * unless it is late: the older one may fail too, and then decides how this one does.
- */
-static void go_round(halay_comm_t *comm, struct hly_slot *slot, bool late)
-{
-    struct hly_fault *f = slot->fault;
-    const uint32_t rounds = hly_agree_rounds(comm);
-    if (!late && (int32_t)(slot->sequence - comm->oldest) > 0)
-        return; /* hly_fault_timers() calls this again */
-    if (!f->started && rounds)
-        send_verdict(comm, slot, HLY_ROUND, 0);
-    f->started = true;
-    /* Who was absent may have left meanwhile: that ends no agreement that the clock ends. */
-    const bool clock = f->slow && f->verdict.cause > HLY_CAUSE_BUILD;
-    while (f->round < rounds &&
-           ((f->heard >> f->round & 1) ||
-            (!clock && hly_agree_is_gone(comm, f, hly_agree_from(comm, f->round))))) {
-        f->round++;
-        if (f->round < rounds)
-            send_verdict(comm, slot, HLY_ROUND, f->round);
-    }
-}
-
-static bool is_decided(halay_comm_t *comm, struct hly_slot *slot)
-{
-    const bool over = slot->fault->round == hly_agree_rounds(comm);
-    if (hly_comm_is_over(comm, slot->sequence))
-        return false; /* who was told has no word for the next judge: hly_fault_timers() ends it */
-    return hly_judge_rules(comm, &slot->fault->verdict) ? hly_judge_decides(comm, slot, over, false)
-                                                        : over;
-}
-
 void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
     halay_request_t *r = slot->request;
     if (!f || !f->entered || !r || r->state != HLY_FAILING)
         return;
+    struct hly_fault_view at;
+    hly_view_t *v = hly_fault_view(&at, comm, slot->sequence);
     if (!f->final && comm->broken && comm->broken_by.cause == HLY_CAUSE_PEER)
-        by_time(comm, slot, HLY_CAUSE_PEER); /* lost, or left after it had ended this call */
+        hly_failing_by_time(v, f, HLY_CAUSE_PEER); /* lost, or left after it had ended this call */
+    after(comm, f);
+    const bool over = hly_comm_is_over(comm, slot->sequence);
     bool quiet = hly_link_empty(&r->flying) && !r->targets;
-    const bool clock = f->looks >= LATE_LOOKS;
-    bool late = comm->context->lost || (clock && (f->final || hly_judge_ends(comm, slot)));
+    const bool clock = f->looks >= HLY_LATE_LOOKS;
+    bool late = comm->context->lost || hly_failing_is_late(v, f);
     if ((late || clock) && !quiet) {
         hly_work_stop(r);
         hly_group_steps_force(r);
@@ -365,7 +327,7 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
         quiet = hly_link_empty(&r->flying) && !r->targets;
     }
     if (!f->final)
-        is_decided(comm, slot); /* others need not wait until it is quiet */
+        hly_failing_is_decided(v, f, over); /* others need not wait until it is quiet */
     if (!quiet)
         return;
     hly_fault_runs_on(comm, slot);
@@ -374,23 +336,23 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
             conclude(comm, slot);
         return;
     }
-    go_round(comm, slot, late);
+    if (late || (int32_t)(slot->sequence - comm->oldest) <= 0) /* the older one may decide it */
+        hly_failing_go_round(v, f);
     if (older_fails(comm, slot))
         return;
-    if (f->round == hly_agree_rounds(comm) && !late && has_to_listen(comm->context)) {
+    if (f->round == hly_failing_rounds(comm->nranks) && !late && has_to_listen(comm->context)) {
         hly_exec_listen(comm->context); /* others may have concluded without this rank */
         comm->context->timer_ns = 0;    /* so that this is called again soon */
-    } else if (late || (is_decided(comm, slot) && may_conclude(comm, slot, false))) {
+    } else if (late || (hly_failing_is_decided(v, f, over) && may_conclude(comm, slot, false))) {
         conclude(comm, slot);
     }
 }
 
-void hly_agree_lost(halay_comm_t *comm, struct hly_slot *slot)
+void hly_fault_others(halay_comm_t *comm, struct hly_slot *slot)
 {
-    struct hly_fault *f = slot->fault;
-    if (f && f->entered && !f->final && hly_judge_rules(comm, &f->verdict) &&
-        hly_agree_note_dead(comm, f))
-        alarm_all(comm, slot);
+    struct hly_fault_view at;
+    if (slot->fault)
+        hly_failing_lost(hly_fault_view(&at, comm, slot->sequence), slot->fault);
 }
 
 static struct hly_fault *fault_of(struct hly_slot *slot)
@@ -406,15 +368,14 @@ void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_ver
     if (!slot || slot->complete || !fault_of(slot))
         return;
     struct hly_fault *f = slot->fault;
-    if (f->entered && (f->final || (f->started && !f->slow)))
-        return; /* with rounds, a rank's verdict is fixed when it sends the first one; */
-    if (f->word && hly_judge_rules(comm, &f->verdict) && v->cause != HLY_CAUSE_DEVICE)
-        return; /* with a judge, when it gives its word */
-    bool better = hly_agree_adopt(comm, slot, v);
-    if (!f->entered && slot->request)
+    struct hly_fault_view at;
+    hly_view_t *view = hly_fault_view(&at, comm, sequence);
+    if (hly_failing_is_fixed(view, f, v))
+        return;
+    const bool enters = !f->entered && slot->request;
+    hly_failing_raise(view, f, v);
+    if (enters)
         enter(comm, slot);
-    else if (better && f->entered)
-        alarm_all(comm, slot);
 }
 
 /* Others have given it up, by their deadline or their patience, and this call has hardly begun, or
@@ -431,7 +392,8 @@ static void enter_late(halay_comm_t *comm, struct hly_slot *slot, bool stopped)
         hly_verdict_init(&v, comm, HLY_CAUSE_LATE, HALAY_ETIMEOUT, comm->rank);
         v.call = r->call.desc;
         snprintf(v.detail, sizeof(v.detail), "made this call only when others had given it up");
-        hly_agree_adopt(comm, slot, &v);
+        struct hly_fault_view at;
+        hly_held_adopt(hly_fault_view(&at, comm, slot->sequence), slot->fault, &v);
     }
     enter(comm, slot);
 }
@@ -483,14 +445,19 @@ void hly_fault_begin(halay_request_t *r)
     }
 }
 
-static void note_message(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h)
+static bool note_message(halay_comm_t *comm, struct hly_slot *slot, const struct hly_header *h,
+                         const struct hly_verdict_wire *v)
 {
-    f->alarmed |= hly_agree_bits_of(comm, (int)h->from);
-    if (h->kind == HLY_ROUND && h->edge < HLY_CONTROL_MAX)
-        f->heard |= 1u << h->edge;
-    if (h->signature)
-        hly_agree_note_speaker(f, h->from);
-    hly_judge_heard(comm, f, h);
+    struct hly_fault_view at;
+    const struct hly_failing_message m = {.is_round = h->kind == HLY_ROUND,
+                                          .in_call = h->signature != 0,
+                                          .from = (int)h->from,
+                                          .edge = h->edge,
+                                          .alarm = (enum hly_alarm)h->cookie};
+    const bool better =
+        hly_failing_heard(hly_fault_view(&at, comm, slot->sequence), slot->fault, &m, v);
+    after(comm, slot->fault);
+    return better;
 }
 
 void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
@@ -502,16 +469,7 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
     struct hly_fault *f = slot->fault;
     if (f->final)
         return;
-    note_message(comm, f, h);
-    bool better = hly_agree_adopt(comm, slot, v);
-    hly_judge_compare(comm, f, h, v);
-    if (f->entered && h->kind == HLY_ALARM && h->cookie == HLY_BY_TIME)
-        by_time(comm, slot, HLY_CAUSE_ABSENT);
-    if (f->entered && better) {
-        by_time(comm, slot, v->cause);
-        if (f->slow && !(h->kind == HLY_ALARM && h->cookie == HLY_PROPOSED)) /* all have it */
-            alarm_all(comm, slot);
-    }
+    note_message(comm, slot, h, v);
     if (!f->entered && slot->request)
         enter_late(comm, slot, v->cause == HLY_CAUSE_STOPPED && v->rank == comm->rank);
     else
@@ -559,42 +517,29 @@ static bool outlives(const struct hly_slot *slot)
     return slot->fault && !slot->request && slot->fault->entered && !slot->fault->final;
 }
 
-/*
- * Goes on with that. A rank that is in no call may be away for long. Of up to three ranks each
- * hears each other one directly, so it can send all rounds at once; of more it cannot, for a round
- * tells what others know. After the grace time it does in any case.
- */
 static void help(halay_comm_t *comm, struct hly_slot *slot)
 {
-    struct hly_fault *f = slot->fault;
-    const uint32_t rounds = hly_agree_rounds(comm);
-    const bool judged = !comm->agreed && hly_judge_rules(comm, &f->verdict);
-    const bool late = hly_now_ns() >= f->deadline_ns && hly_judge_ends(comm, slot);
-    go_round(comm, slot, late);
-    if (late || (comm->oldest == comm->started && comm->nranks <= 3))
-        while (f->round < rounds)
-            if (++f->round < rounds)
-                send_verdict(comm, slot, HLY_ROUND, f->round);
-    if (judged && hly_judge_decides(comm, slot, f->round == rounds, late)) {
-        struct hly_verdict_wire v = f->verdict;
-        memset(v.present, 0, sizeof(v.present));
-        memset(v.gone, 0, sizeof(v.gone));
+    struct hly_fault_view at;
+    struct hly_verdict_wire v;
+    if (hly_failing_help(hly_fault_view(&at, comm, slot->sequence), slot->fault,
+                         (int32_t)(slot->sequence - comm->oldest) <= 0,
+                         comm->oldest == comm->started, comm->agreed, &v))
         agree(comm, &v);
-    } else if (judged && !late) {
-        return;
-    }
-    f->final = f->round == rounds || comm->agreed;
 }
 
 /* Goes on with all of them: ranks have died meanwhile, time has passed, or a call has ended. */
-static void help_all(halay_context_t *context)
+static void help_all(halay_context_t *context, bool looks)
 {
     context->outlived = 0;
     for (struct hly_link *l = context->comms.next; l != &context->comms; l = l->next) {
         halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
         for (uint32_t i = 0; comm->broken && i < HLY_SLOTS; i++) {
-            if (outlives(&comm->slots[i]))
-                help(comm, &comm->slots[i]);
+            struct hly_slot *slot = &comm->slots[i];
+            struct hly_fault_view at;
+            if (outlives(slot) && looks) /* what has come is read between two looks */
+                hly_failing_look_alone(hly_fault_view(&at, comm, slot->sequence), slot->fault);
+            if (outlives(slot))
+                help(comm, slot);
             context->outlived += outlives(&comm->slots[i]);
         }
     }
@@ -612,13 +557,9 @@ static void enter_outlived(halay_comm_t *comm, struct hly_slot *slot, const stru
     struct hly_fault *f = fault_of(slot);
     if (!f)
         return; /* the others wait until their time is up */
-    f->entered = true;
-    f->deadline_ns = hly_now_ns() + HLY_GRACE_NS;
-    hly_agree_hold(f, &mine);
-    if (v->cause >= HLY_CAUSE_STOPPED)
-        by_time(comm, slot, v->cause); /* the others name who is absent later than that */
-    hly_agree_note_dead(comm, f);
-    alarm_all(comm, slot);
+    struct hly_fault_view at;
+    hly_failing_outlive(hly_fault_view(&at, comm, slot->sequence), f, &mine);
+    after(comm, f);
     comm->context->outlived++;
 }
 
@@ -628,7 +569,8 @@ static void outlived_news(halay_comm_t *comm, const struct hly_slot *slot)
     if (comm->agreed || comm->broken_by.of != (uint64_t)slot->sequence + 1)
         return;
     const struct hly_verdict_wire *v = &slot->fault->verdict;
-    alarm_all(comm, slot);
+    struct hly_fault_view at;
+    hly_failing_alarm(hly_fault_view(&at, comm, slot->sequence), slot->fault);
     comm->broken_by = *v;
     memset(comm->broken_by.present, 0, sizeof(v->present));
     memset(comm->broken_by.gone, 0, sizeof(v->gone));
@@ -651,11 +593,14 @@ void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *h,
         enter_outlived(comm, slot, h, v);
     if (!outlives(slot)) /* it has failed in this call, too */
         return;
-    note_message(comm, slot->fault, h);
-    if (hly_agree_adopt(comm, slot, v))
+    if (note_message(comm, slot, h, v))
         outlived_news(comm, slot);
-    hly_judge_compare(comm, slot->fault, h, v);
-    help(comm, slot);
+    if (has_to_listen(comm->context)) { /* others may have concluded without this rank */
+        hly_exec_listen(comm->context);
+        comm->context->timer_ns = 0; /* so that it goes on soon */
+    } else {
+        help(comm, slot);
+    }
 }
 
 void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
@@ -677,7 +622,7 @@ void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
 void hly_fault_answer(halay_comm_t *comm, const struct hly_header *h)
 {
     if (h->kind == HLY_ALARM)
-        hly_agree_tell(comm, (int)h->from, &comm->broken_by);
+        hly_fault_say(comm, (int)h->from, &comm->broken_by);
 }
 
 /* ---------------------------------------------------------------- time */
@@ -709,14 +654,15 @@ static void name_the_missing(halay_request_t *r, struct hly_verdict_wire *v)
 static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
+    struct hly_fault_view at;
     struct hly_verdict_wire v = {.cause = 0};
     if (f->verdict.of && f->verdict.of != (uint64_t)slot->sequence + 1)
         return;
-    for (uint32_t k = 0; k < hly_agree_rounds(comm) && v.cause != HLY_CAUSE_ABSENT; k++) {
-        const int from = hly_agree_from(comm, k);
+    hly_view_t *view = hly_fault_view(&at, comm, slot->sequence);
+    for (uint32_t k = 0; k < hly_failing_rounds(comm->nranks) && v.cause != HLY_CAUSE_ABSENT; k++) {
+        const int from = hly_failing_from(view, k);
         const bool waits = hly_patience_is_elsewhere(comm, slot->sequence, from);
-        if (f->alarmed >> k & 1 || hly_agree_is_present(f, from) ||
-            hly_agree_is_gone(comm, f, from) || (v.cause && waits))
+        if (!hly_failing_is_silent(view, f, k) || (v.cause && waits))
             continue;
         hly_verdict_init(&v, comm, waits ? HLY_CAUSE_ELSEWHERE : HLY_CAUSE_ABSENT, HALAY_ETIMEOUT,
                          from);
@@ -727,12 +673,8 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
     if (!v.cause)
         return;
     v.call = slot->request->call.desc;
-    hly_agree_share_call(slot, &v, &f->verdict);
-    if (hly_verdict_better(&v, &f->verdict)) {
-        hly_agree_hold(f, &v);
-        alarm_all(comm, slot);
-        hly_patience_hurry(comm); /* what does it do? */
-    }
+    hly_failing_name(view, f, &v);
+    after(comm, f); /* what does it do? */
 }
 
 /* A device that holds work for too long is to blame, not the ranks that wait for this one. */
@@ -752,14 +694,15 @@ static void look_at(halay_request_t *r, uint64_t now)
     if (hly_comm_is_over(r->comm, r->sequence) && !(f && f->final)) {
         end_too(r);
     } else if (r->state == HLY_FAILING) {
-        if (now >= r->deadline_ns && !f->slow && !f->final)
-            by_time(r->comm, slot, HLY_CAUSE_ABSENT); /* a mismatch, and some are absent */
-        if (f->slow && !f->final && f->round < hly_agree_rounds(r->comm) && now >= f->absent_ns) {
-            f->absent_ns = UINT64_MAX;
+        struct hly_fault_view at;
+        hly_view_t *v = hly_fault_view(&at, r->comm, r->sequence);
+        at.is.now_ns = now;
+        const bool name = hly_failing_look(v, f, r->deadline_ns);
+        after(r->comm, f);
+        if (name) {
             name_the_absent(r->comm, slot);
             hly_elsewhere_tell_all(r->comm, slot);
         }
-        f->looks += now >= f->deadline_ns;
         if (now >= r->deadline_ns)
             device_is_to_blame(r);
         hly_fault_progress(r->comm, slot);
@@ -767,7 +710,7 @@ static void look_at(halay_request_t *r, uint64_t now)
         hly_fault_raise(r->comm, r->sequence, &r->comm->broken_by);
     } else if (now >= r->deadline_ns && !r->listens) {
         struct hly_verdict_wire v;
-        if (r->overdue++ < LATE_LOOKS) {
+        if (r->overdue++ < HLY_LATE_LOOKS) {
             r->comm->context->timer_ns = 0; /* first it polls what may have come long ago */
             return;
         }
@@ -791,5 +734,5 @@ void hly_fault_timers(halay_context_t *context)
             hly_patience_look(r, context->now_ns);
     }
     if (context->outlived)
-        help_all(context);
+        help_all(context, true);
 }

@@ -60,19 +60,21 @@ static bool needs(const halay_request_t *r, const struct hly_slot *slot,
  * have ended: it is to blame, whoever else waited for whom. Its forked child may have held its
  * connections open, so that those which waited for it could not know.
  */
-static bool is_silent_one(const halay_comm_t *comm, const struct hly_slot *slot, int rank,
+static bool is_silent_one(halay_comm_t *comm, const struct hly_slot *slot, int rank,
                           const struct hly_peer *peer)
 {
     const struct hly_fault *f = slot->fault;
     if (peer->explained)
         return false;
-    if (!f->final && hly_judge_rules(comm, &f->verdict))
+    if (!f->final && hly_judge_rules(comm->nranks, &f->verdict))
         return true; /* this may be the better verdict, and one rank judges */
-    if (f->final || f->verdict.cause < HLY_CAUSE_STOPPED || hly_agree_is_heard(comm, slot, rank))
+    struct hly_fault_view at;
+    hly_view_t *v = hly_fault_view(&at, comm, slot->sequence);
+    if (f->final || f->verdict.cause < HLY_CAUSE_STOPPED || hly_held_is_heard(v, f, rank))
         return false;
     if (!peer->ep)
         return false; /* this end has severed it, for the same reason */
-    return hly_agree_bits_of(comm, rank) != 0;
+    return hly_failing_bits_of(v, rank) != 0;
 }
 
 static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *peer)
@@ -96,7 +98,7 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
     if (comm->circles)
         hly_circles_lost(comm->circles, hly_now_ns());
     for (int i = 0; i < HLY_SLOTS; i++)
-        hly_agree_lost(comm, &comm->slots[i]);
+        hly_fault_others(comm, &comm->slots[i]);
     for (uint32_t s = comm->oldest; s != comm->started; s++) {
         struct hly_slot *slot = &comm->slots[s % HLY_SLOTS];
         halay_request_t *r = slot->request;
@@ -347,8 +349,10 @@ void hly_fault_verdict(halay_comm_t *comm, const struct hly_header *h,
     halay_request_t *r = slot ? slot->request : NULL;
     if (h->kind == HLY_ALARM && h->cookie == HLY_CONCLUDED) {
         if (slot && slot->fault && h->edge && h->edge <= (uint32_t)comm->nranks)
-            hly_agree_note_speaker(slot->fault, h->edge - 1);
-        if (!hly_judge_is_past(comm, h))
+            hly_held_note_speaker(slot->fault, (int)h->edge - 1);
+        const struct hly_slot *at = &comm->slots[h->sequence % HLY_SLOTS];
+        const struct hly_fault *f = at->sequence == h->sequence ? at->fault : NULL;
+        if (!f || !hly_judge_is_past(f, (int)h->from))
             hly_fault_concluded(comm, v);
     } else if (h->kind == HLY_ALARM && h->cookie == HLY_LEAVES &&
                hly_elsewhere_left(comm, slot, h)) {

@@ -3,44 +3,10 @@
 #ifndef HLY_FAULT_H
 #define HLY_FAULT_H
 
+#include "agree/failing.h"
 #include "wire/endpoint.h"
 
-#define HLY_RANK_TEXT    64
-#define HLY_CONTROL_MAX  32 /* neighbours in the control graph, at most: log2 of the ranks */
-#define HLY_GRACE_NS     400000000ull /* for all to learn of a dead or absent rank */
-#define HLY_GRACE_MAX_NS 2000000000ull
-
-/* The agreement on one call, as far as this rank is in it: it has made the call, and perhaps has
- * completed it before it heard of the failure. */
-struct hly_fault {
-    bool raised;          /* this rank knows of a failure */
-    bool entered;         /* and has made the call, so it takes part in the agreement */
-    bool slow;            /* someone is dead or absent: the clock ends it, not the rounds */
-    bool started;         /* round 0 was sent */
-    bool final;           /* the verdict is one that others have agreed on already; or this rank
-                             has completed the call, and all its rounds are out */
-    uint32_t round;       /* the next round to hear */
-    uint32_t heard;       /* bit k: round k has come */
-    uint32_t alarmed;     /* bit k: the rank 2^k before this one has sent an alarm or round */
-    uint64_t deadline_ns; /* when it ends anyway */
-    uint32_t looks;       /* looks at the clock since then */
-    uint64_t absent_ns;   /* when a silent neighbour is called absent */
-    bool after;           /* it was agreed on before this rank made the call */
-    int speaker;          /* 1 + the lowest rank heard that is in the call: it logs the verdict */
-    int warned;           /* 1 + the judge that this rank has told of the death: judge.c; 0: none */
-    int word;             /* 1 + the one that has its word */
-    int judge;            /* 1 + the rank that has asked for it */
-    int proposal;         /* 1 + the one whose proposal is to be answered; 0: none */
-    bool proposed;        /* this rank judges, and has proposed this verdict */
-    bool probed;          /* this rank judges, and has asked who is called dead by others */
-    bool asked;           /* and all */
-    uint32_t passed;      /* so often the clock went by: who has not spoken is passed over */
-    uint64_t given[HLY_ACCORD_WORDS]; /* it has the words of these */
-    uint64_t taken[HLY_ACCORD_WORDS]; /* and these hold its verdict */
-    uint64_t spoke[HLY_ACCORD_WORDS]; /* these have sent anything of this agreement */
-    struct hly_verdict_wire verdict;
-    struct hly_verdict_wire firm; /* the best one heard that calls nobody absent; cause 0: none */
-};
+#define HLY_RANK_TEXT 64
 
 /* ---------------------------------------------------------------- agree.c */
 
@@ -129,7 +95,6 @@ void hly_verdict_agreed(const halay_comm_t *comm, const struct hly_verdict_wire 
 /* Before this rank says it: has it not said this death already, for another communicator? What
  * others say does not count: they may leave it to this rank. Asked once a verdict. */
 bool hly_verdict_is_news(const halay_comm_t *comm, const struct hly_verdict_wire *v);
-bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b);
 /* "rank 1 of 2", with " (rank 3 of the job)" where the job numbers it otherwise; nranks 0: without
  * how many they are. */
 void hly_rank_text(int rank, int nranks, int world, char text[HLY_RANK_TEXT]);

@@ -66,9 +66,12 @@ static void await_all(struct hly_patience *p, const struct waiting *w)
     }
     const struct hly_fault *f = r->slot->fault;
     const bool fails = r->state == HLY_FAILING;
-    for (uint32_t k = fails && f->started ? f->round : UINT32_MAX; k < hly_agree_rounds(comm); k++)
-        if (!hly_agree_is_gone(comm, f, hly_agree_from(comm, k)))
-            await(p, comm, hly_agree_from(comm, k));
+    struct hly_fault_view at;
+    hly_view_t *v = hly_fault_view(&at, w->comm, r->sequence);
+    for (uint32_t k = fails && f->started ? f->round : UINT32_MAX;
+         k < hly_failing_rounds(comm->nranks); k++)
+        if (!hly_held_is_gone(v, f, hly_failing_from(v, k)))
+            await(p, comm, hly_failing_from(v, k));
     if (!r->run.ran || (fails && hly_link_empty(&r->flying) && !r->targets))
         return;
     for (uint32_t i = 0; i < r->plan->nsteps; i++)

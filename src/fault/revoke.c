@@ -36,8 +36,9 @@ void hly_fault_revoked(halay_comm_t *comm)
         hly_fault_inherit(comm, comm->inner);
     /* Against the direction of agree.c: whom dead ranks cut off from one side hears it from the
      * other. */
-    for (uint32_t k = 0; k < hly_agree_rounds(comm); k++)
-        hly_agree_tell(comm, hly_agree_from(comm, k), v);
+    struct hly_fault_view at;
+    for (uint32_t k = 0; k < hly_failing_rounds(comm->nranks); k++)
+        hly_fault_say(comm, hly_failing_from(hly_fault_view(&at, comm, comm->oldest), k), v);
 }
 
 /* Which of its ranks this one knows to have failed, and why; or nothing. The newest communicator

@@ -45,19 +45,6 @@ enum hly_kind {
     HLY_KIND_END
 };
 
-/* Cookie of an ALARM with the verdict that the ranks have agreed on; its edge is 1 + the lowest
- * rank known to be in the call, or 0; */
-#define HLY_CONCLUDED 1
-/* of one to the rank that judges, and of the one in which that rank asks for it: fault/judge.c. */
-#define HLY_WORD  2
-#define HLY_JUDGE 3
-/* From the judge, where the words differ: hold this, and give it as your word. */
-#define HLY_PROPOSED 6
-/* Of one to all: the clock ends this agreement. fault/elsewhere.h */
-#define HLY_BY_TIME 4
-/* Of who leaves because its own call has failed. It is no news where the ranks agree already. */
-#define HLY_LEAVES 5
-
 /* Cookie of ASK, TELL and MISSING: a rank of the communicator, and how many calls it has made. */
 static inline uint64_t hly_cookie_about(int rank, uint32_t calls)
 {

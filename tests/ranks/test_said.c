@@ -49,7 +49,7 @@ static void one(struct rank *r, const struct hly_verdict_wire *v, int kind, bool
     }
     meet(r);
     if (r->rank) { /* it hears first: else the call could be good here */
-        while (!slot->fault || !slot->fault->raised)
+        while (!slot->fault || !slot->fault->verdict.cause)
             CHECK(!halay_context_progress(r->context, 1000000), "progress");
         CHECK(!halay_iallreduce(&x, &sum, 1, HALAY_INT64, HALAY_SUM, r->world, &request), "post");
     }

@@ -23,7 +23,7 @@ typedef struct trace {
 } trace_t;
 
 typedef struct search {
-    seen_t seen;
+    hly_seen_t seen;
     hly_world_t *worlds[DEPTH];
     uint64_t path[DEPTH];
     trace_t trace;
@@ -70,7 +70,7 @@ static bool look(search_t *s, uint32_t depth)
         if (s->complaint) {
             break;
         }
-        if (is_new(&s->seen, hash)) {
+        if (hly_seen_is_new(&s->seen, hash)) {
             if (depth + 2 == DEPTH) {
                 s->complaint = "it does not end";
             } else if (!look(s, depth + 1)) {
@@ -85,9 +85,9 @@ static bool look(search_t *s, uint32_t depth)
 
 static search_t *search_new(void)
 {
-    search_t *s = memory(sizeof *s);
+    search_t *s = hly_seen_memory(sizeof *s);
     for (uint32_t i = 0; i < DEPTH; i++) {
-        s->worlds[i] = memory(offsetof(hly_world_t, flights) + 512 * sizeof(hly_flight_t));
+        s->worlds[i] = hly_seen_memory(offsetof(hly_world_t, flights) + 512 * sizeof(hly_flight_t));
     }
     return s;
 }
@@ -97,7 +97,7 @@ static void search_free(search_t *s)
     for (uint32_t i = 0; i < DEPTH; i++) {
         free(s->worlds[i]);
     }
-    free(s->seen.hash);
+    hly_seen_free(&s->seen);
     free(s);
 }
 
@@ -141,7 +141,7 @@ static const char *play(const hly_world_t *start, trace_t *trace, hly_world_t *w
 static void shorten(const hly_world_t *start, trace_t *trace)
 {
     static trace_t less;
-    hly_world_t *w = memory(sizeof *w);
+    hly_world_t *w = hly_seen_memory(sizeof *w);
     bool shorter = true;
     while (shorter) {
         shorter = false;
@@ -188,7 +188,7 @@ static void print_event(const hly_world_event_t *e)
 
 static void print_trace(const hly_world_t *start, const trace_t *trace)
 {
-    hly_world_t *w = memory(sizeof *w);
+    hly_world_t *w = hly_seen_memory(sizeof *w);
     hly_world_copy(w, start);
     w->quiet = false;
     for (uint32_t i = 0; i < trace->n; i++) {

@@ -65,22 +65,22 @@ void hly_world_copy(hly_world_t *to, const hly_world_t *from)
 /* The order of messages of different pairs is no part of the state. */
 uint64_t hly_world_hash(const hly_world_t *w)
 {
-    uint64_t links[16] = {0}, hash = mix(mix(w->dead, w->slow), w->away);
+    uint64_t links[16] = {0}, hash = hly_seen_mix(hly_seen_mix(w->dead, w->slow), w->away);
     for (uint32_t r = 0; r < w->nranks; r++) {
-        hash = mix(hash, w->known[r]);
+        hash = hly_seen_mix(hash, w->known[r]);
         for (uint32_t i = 0; i < sizeof w->room[r] / sizeof w->room[r][0]; i++) {
-            hash = mix(hash, w->room[r][i]);
+            hash = hly_seen_mix(hash, w->room[r][i]);
         }
     }
     for (uint32_t i = 0; i < w->nflights; i++) {
         const hly_flight_t *f = &w->flights[i];
         uint64_t *link = &links[f->from * 4 + f->to];
-        *link = mix(*link + 1, f->what | f->call << 8 | (uint64_t)(uint32_t)f->flag << 16);
-        *link = mix(*link, f->ballot | f->failed << 8 | f->without << 16 |
-                               (uint64_t)(uint32_t)f->code << 32);
+        *link = hly_seen_mix(*link + 1, f->what | f->call << 8 | (uint64_t)(uint32_t)f->flag << 16);
+        *link = hly_seen_mix(*link, f->ballot | f->failed << 8 | f->without << 16 |
+                                        (uint64_t)(uint32_t)f->code << 32);
     }
     for (uint32_t i = 0; i < 16; i++) {
-        hash = mix(hash, links[i]);
+        hash = hly_seen_mix(hash, links[i]);
     }
     return hash;
 }

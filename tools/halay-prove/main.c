@@ -9,6 +9,7 @@
 #include "agree_explore.h"
 #include "meet_explore.h"
 #include "prove.h"
+#include "verdict_explore.h"
 
 enum { EXIT_USAGE = 2, MUTANTS_MAX = 10000, ORDERS_MAX = 1000000, FAR_MAX = 10000 };
 enum { ALL_RANKS = 512, ALL_FAR = 20 };
@@ -252,9 +253,11 @@ static void agreements(const hly_options_t *options, hly_count_t *count)
 {
     if (options->mutants == 0) {
         hly_explore(options->all, options->random, options->seed, count);
+        hly_explore_verdicts(options->all, options->random * 5, options->seed, count);
         return;
     }
     hly_explore_damaged(options->verbose, count);
+    hly_explore_damaged_verdicts(options->verbose, count);
     if (count->passed + count->failed < options->mutants) {
         printf("there are fewer than %u mutants\n", options->mutants);
         count->failed++;

@@ -18,7 +18,7 @@ typedef struct meet_trace {
 } meet_trace_t;
 
 typedef struct meet_search {
-    seen_t seen;
+    hly_seen_t seen;
     hly_model_t models[DEPTH];
     uint64_t path[DEPTH];
     meet_trace_t trace;
@@ -65,7 +65,7 @@ static bool look(meet_search_t *s, uint32_t depth)
         if (s->complaint) {
             break;
         }
-        if (is_new(&s->seen, hash)) {
+        if (hly_seen_is_new(&s->seen, hash)) {
             if (depth + 2 == DEPTH) {
                 s->complaint = "it does not end";
             } else if (!look(s, depth + 1)) {
@@ -157,7 +157,7 @@ static const char *meaning(uint8_t what)
         return "asks, and calls a rank lost that lives";
     case HLY_TWIN_ASKS:
         return "has a twin that asks";
-    case HLY_LEAVES:
+    case HLY_SAYS_LEAVES:
         return "says that it leaves";
     case HLY_HANGS_UP:
         return "hangs up";
@@ -365,7 +365,7 @@ static const struct meet_bounds {
 static bool explore_one(const hly_worlds_ops_t *ops, const struct meet_bounds *b, bool loud)
 {
     static hly_model_t start;
-    meet_search_t *s = memory(sizeof *s);
+    meet_search_t *s = hly_seen_memory(sizeof *s);
     hly_model_init(&start, ops, &b->limits);
     s->models[0] = start;
     look(s, 0);
@@ -382,7 +382,7 @@ static bool explore_one(const hly_worlds_ops_t *ops, const struct meet_bounds *b
             print_trace(&start, &s->trace);
         }
     }
-    free(s->seen.hash);
+    hly_seen_free(&s->seen);
     free(s);
     return !refused;
 }

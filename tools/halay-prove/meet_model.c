@@ -8,6 +8,7 @@
  */
 #include "meet_model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "seen.h"
@@ -88,34 +89,36 @@ static uint64_t hash_place(const hly_model_t *m, int p, uint64_t hash)
     const struct hly_place *at = &worlds_of(m)->place[p];
     const hly_process_t *it = &m->process[p];
     const bool asks = at->state == HLY_PLACE_ASKING;
-    hash = mix(hash, (uint64_t)at->state | (uint64_t)(at->rank + 1) << 4 | at->member << 8 |
-                         at->leaves << 9 | at->reported << 10 | at->lost << 11 | at->told << 12 |
-                         at->stopped << 13 | at->condemned << 14 | at->doomed << 15 |
-                         (uint64_t)at->id[1] << 16);
-    hash = mix(hash, since(m, asks ? at->end_ns : 0) ^ since(m, at->unfit_ns) << 3);
-    for (int i = 0; i < HLY_MODEL_PLACES && asks; i++)
-        hash = mix(hash, at->calls_lost[i].first | (uint64_t)at->calls_lost[i].last << 32);
     hash =
-        mix(hash, it->state | it->number << 4 | it->asked << 8 | it->epoch << 12 | it->rank << 16 |
-                      it->dead << 20 | it->well << 21 | it->connected << 22 | it->leaves << 23 |
-                      it->failed << 24 | it->stopped << 25 | it->excused << 26);
-    hash = mix(hash, stopped_for(m, p));
-    return mix(hash, it->state == HLY_ASKS_NOW ? since(m, it->end_ns) : 0);
+        hly_seen_mix(hash, (uint64_t)at->state | (uint64_t)(at->rank + 1) << 4 | at->member << 8 |
+                               at->leaves << 9 | at->reported << 10 | at->lost << 11 |
+                               at->told << 12 | at->stopped << 13 | at->condemned << 14 |
+                               at->doomed << 15 | (uint64_t)at->id[1] << 16);
+    hash = hly_seen_mix(hash, since(m, asks ? at->end_ns : 0) ^ since(m, at->unfit_ns) << 3);
+    for (int i = 0; i < HLY_MODEL_PLACES && asks; i++)
+        hash = hly_seen_mix(hash, at->calls_lost[i].first | (uint64_t)at->calls_lost[i].last << 32);
+    hash = hly_seen_mix(hash, it->state | it->number << 4 | it->asked << 8 | it->epoch << 12 |
+                                  it->rank << 16 | it->dead << 20 | it->well << 21 |
+                                  it->connected << 22 | it->leaves << 23 | it->failed << 24 |
+                                  it->stopped << 25 | it->excused << 26);
+    hash = hly_seen_mix(hash, stopped_for(m, p));
+    return hly_seen_mix(hash, it->state == HLY_ASKS_NOW ? since(m, it->end_ns) : 0);
 }
 
 uint64_t hly_model_hash(const hly_model_t *m)
 {
     const struct hly_worlds *w = worlds_of(m);
-    uint64_t hash = mix(1, w->epoch | w->broken << 8 | (uint64_t)(w->failed + 1) << 12 |
-                               (uint64_t)(w->first_ended + 1) << 16 | (uint64_t)w->done << 20 |
-                               (uint64_t)w->looked << 24 | (uint64_t)m->done << 28 |
-                               (uint64_t)m->twin << 29 | (uint64_t)w->closed << 30);
-    hash = mix(hash, since(m, w->decide_ns));
-    hash = mix(hash, since(m, w->expire_ns));
-    hash = mix(hash, since(m, w->look_ns));
-    hash = mix(hash, w->decide_ns ? since(m, w->notices.since_ns) ^ w->notices.given : 0);
+    uint64_t hash =
+        hly_seen_mix(1, w->epoch | w->broken << 8 | (uint64_t)(w->failed + 1) << 12 |
+                            (uint64_t)(w->first_ended + 1) << 16 | (uint64_t)w->done << 20 |
+                            (uint64_t)w->looked << 24 | (uint64_t)m->done << 28 |
+                            (uint64_t)m->twin << 29 | (uint64_t)w->closed << 30);
+    hash = hly_seen_mix(hash, since(m, w->decide_ns));
+    hash = hly_seen_mix(hash, since(m, w->expire_ns));
+    hash = hly_seen_mix(hash, since(m, w->look_ns));
+    hash = hly_seen_mix(hash, w->decide_ns ? since(m, w->notices.since_ns) ^ w->notices.given : 0);
     for (uint32_t i = 0; i < sizeof m->limits; i++)
-        hash = mix(hash, ((const uint8_t *)&m->limits)[i]);
+        hash = hly_seen_mix(hash, ((const uint8_t *)&m->limits)[i]);
     for (int p = 0; p < w->nplaces; p++)
         hash = hash_place(m, p, hash);
     return hash;
@@ -164,7 +167,7 @@ static void add_its_own(const hly_model_t *m, int p, hly_model_event_t events[],
             add(events, n, HLY_ASKS_ONE, p, false);
     }
     if (idle && it->state == HLY_IS_IN && !it->leaves && l->least)
-        add(events, n, HLY_LEAVES, p, false);
+        add(events, n, HLY_SAYS_LEAVES, p, false);
     if (idle && it->state == HLY_IS_IN)
         add(events, n, HLY_ENDS_WELL, p, it->leaves);
     if (it->state == HLY_ASKS_NOW && it->connected && l->twins)
@@ -572,7 +575,7 @@ static void happen(hly_model_t *m, const hly_model_event_t *e)
         l->wrong--;
         hello(m, e->place, deaths_known(m, e->place) | 1u << suspect_of(m, e->place), false);
         break;
-    case HLY_LEAVES:
+    case HLY_SAYS_LEAVES:
         hello(m, e->place, 0, true);
         break;
     case HLY_HANGS_UP:

@@ -31,22 +31,22 @@ typedef struct hly_worlds_ops {
 extern const hly_worlds_ops_t hly_worlds_sound;
 
 typedef enum hly_occurrence {
-    HLY_STARTS = 'S',     /* the launcher starts a process at the place */
-    HLY_ASKS_ALL = 'a',   /* its hello arrives: it calls lost whom it knows to have died */
-    HLY_ASKS_ONE = 'b',   /* and, wrongly, another one, too */
-    HLY_TWIN_ASKS = 'T',  /* a second process says hello in its place, while it asks */
-    HLY_LEAVES = 'l',     /* it says that it leaves the world that it is in */
-    HLY_HANGS_UP = 'h',   /* it asks no more */
-    HLY_KILLED = 'x',     /* it dies; */
-    HLY_CUT = 'c',        /* the end of its connection is seen; */
-    HLY_TOLD_END = 'e',   /* the launcher sees its end */
-    HLY_ENDS_WELL = 'w',  /* it ends with status 0, as one that is in the last world may */
-    HLY_STOPS = 's',      /* it is stopped, */
-    HLY_CONTINUES = 'g',  /* and goes on */
-    HLY_INIT_FAILS = 'f', /* its halay_init fails before it could ask, and it lives */
-    HLY_FOLLOWED = 'n',   /* it has died; the next program of the same script runs at its place */
-    HLY_AGENT_LOST = 'L', /* the last two places are lost with their agent */
-    HLY_TIME = 't'        /* the time that is due comes */
+    HLY_STARTS = 'S',      /* the launcher starts a process at the place */
+    HLY_ASKS_ALL = 'a',    /* its hello arrives: it calls lost whom it knows to have died */
+    HLY_ASKS_ONE = 'b',    /* and, wrongly, another one, too */
+    HLY_TWIN_ASKS = 'T',   /* a second process says hello in its place, while it asks */
+    HLY_SAYS_LEAVES = 'l', /* it says that it leaves the world that it is in */
+    HLY_HANGS_UP = 'h',    /* it asks no more */
+    HLY_KILLED = 'x',      /* it dies; */
+    HLY_CUT = 'c',         /* the end of its connection is seen; */
+    HLY_TOLD_END = 'e',    /* the launcher sees its end */
+    HLY_ENDS_WELL = 'w',   /* it ends with status 0, as one that is in the last world may */
+    HLY_STOPS = 's',       /* it is stopped, */
+    HLY_CONTINUES = 'g',   /* and goes on */
+    HLY_INIT_FAILS = 'f',  /* its halay_init fails before it could ask, and it lives */
+    HLY_FOLLOWED = 'n',    /* it has died; the next program of the same script runs at its place */
+    HLY_AGENT_LOST = 'L',  /* the last two places are lost with their agent */
+    HLY_TIME = 't'         /* the time that is due comes */
 } hly_occurrence_t;
 
 typedef struct hly_model_event {

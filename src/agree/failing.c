@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * failing.c - one rank's error becomes every rank's, with the same verdict (docs/decisions/0005).
+ *
+ * A call that has failed anywhere fails everywhere, because no rank completes a plan before it has
+ * heard from every other (proved; exec/relaxed.h is the exception). The ranks that have made the
+ * call then agree on one verdict. They use a graph that does not depend on the plan: rank r sends
+ * to r + 2^k modulo the ranks, for k = 0 .. L-1, where L = ceil(log2 of the ranks).
+ *
+ *  - ALARM: to all of these at once, when a rank enters. All ranks know of the failure in L hops.
+ *  - ROUND k: to r + 2^k, once rounds 0 .. k-1 have come. This is a dissemination: after it all
+ * ranks have the best of the verdicts with which they entered, so all have the same.
+ *
+ * A rank sends round 0 only when its buffers are withdrawn, so no rank leaves while others write to
+ * it. The dead are not waited for. A rank that is absent (has not made the call, or hangs) is named
+ * after a quarter of the grace time. The clock then ends the agreement, and better verdicts are
+ * passed on until then.
+ *
+ * A rank may fail after others had all they need of it and have completed the call. Who has
+ * completed it takes part in its agreement all the same, for the grace time. Then it sends the rest
+ * of its rounds at once.
+ */
+#include "agree/failing.h"
+
+#include <string.h>
+
+typedef struct hly_fault fault_t;
+typedef struct hly_verdict_wire verdict_t;
+
+/* Nothing is sent to who is called dead or stopped and has no link to this rank: it would wait for
+ * one, and the call's end for that. One that has a link may live: others only cannot reach it. */
+static bool is_beyond(hly_view_t *v, const verdict_t *verdict, int rank)
+{
+    return hly_verdict_counts_out(verdict, rank) && !(v->is(v->arg, rank) & HLY_RANK_LINKED);
+}
+
+static void send_verdict(hly_view_t *v, const fault_t *f, bool is_round, uint32_t k)
+{
+    const struct hly_failing_message m = {
+        .is_round = is_round, .in_call = v->made, .from = v->rank, .edge = k};
+    if (!is_beyond(v, &f->verdict, hly_failing_to(v, k)))
+        v->send(v->arg, hly_failing_to(v, k), &m, &f->verdict);
+}
+
+void hly_failing_alarm(hly_view_t *v, const fault_t *f)
+{
+    for (uint32_t k = 0; k < hly_failing_rounds(v->nranks); k++)
+        send_verdict(v, f, false, k);
+}
+
+void hly_failing_tell(hly_view_t *v, fault_t *f, int to, const verdict_t *agreed)
+{
+    struct hly_failing_message m = {.from = v->rank, .alarm = HLY_CONCLUDED};
+    if (f && v->made)
+        hly_held_note_speaker(f, v->rank);
+    m.edge = f ? (uint32_t)f->speaker : 0;
+    v->send(v->arg, to, &m, agreed);
+}
+
+void hly_failing_tell_all(hly_view_t *v, fault_t *f, const verdict_t *agreed)
+{
+    for (uint32_t k = 0; k < hly_failing_rounds(v->nranks); k++)
+        if (!is_beyond(v, agreed, hly_failing_to(v, k)))
+            hly_failing_tell(v, f, hly_failing_to(v, k), agreed);
+    hly_judge_tell(v, f, agreed);
+}
+
+/* ---------------------------------------------------------------- the clock */
+
+/*
+ * Lets the clock end the agreement, where the rounds may never be complete. After a death, or a
+ * stop, one rank judges. Who is absent has to be passed on, so that takes longer. The
+ * same holds where ranks have gone on (`of`), or may have after a relaxed call. Ranks of another
+ * build may send verdicts that make no sense here.
+ */
+void hly_failing_by_time(hly_view_t *v, fault_t *f, enum hly_cause cause)
+{
+    const bool slow =
+        cause <= HLY_CAUSE_BUILD || cause >= HLY_CAUSE_STOPPED || f->verdict.of || v->unconfirmed;
+    const bool known = cause <= HLY_CAUSE_BUILD || cause == HLY_CAUSE_STOPPED;
+    if (!slow || (f->slow && !known))
+        return;
+    uint64_t grace = HLY_GRACE_NS;
+    const uint64_t share = v->deadline_ns / 4;
+    if (!known && share > grace)
+        grace = share < HLY_GRACE_MAX_NS ? share : HLY_GRACE_MAX_NS;
+    if (f->slow && f->deadline_ns < v->now_ns + grace)
+        return;
+    f->slow = f->hurry = true;
+    f->deadline_ns = v->now_ns + grace;
+    f->absent_ns = v->now_ns + grace / 4;
+}
+
+void hly_failing_hurry(hly_view_t *v, fault_t *f)
+{
+    const uint64_t end_ns = v->now_ns + HLY_GRACE_MAX_NS;
+    if (!f->final)
+        hly_failing_by_time(v, f, HLY_CAUSE_ABSENT);
+    if (f->deadline_ns > end_ns)
+        f->deadline_ns = end_ns;
+}
+
+bool hly_failing_look(hly_view_t *v, fault_t *f, uint64_t deadline_ns)
+{
+    if (v->now_ns >= deadline_ns && !f->slow && !f->final)
+        hly_failing_by_time(v, f, HLY_CAUSE_ABSENT); /* a mismatch, and some are absent */
+    const bool name = f->slow && !f->final && f->round < hly_failing_rounds(v->nranks) &&
+                      v->now_ns >= f->absent_ns;
+    if (name)
+        f->absent_ns = UINT64_MAX;
+    f->looks += v->now_ns >= f->deadline_ns;
+    return name;
+}
+
+void hly_failing_look_alone(hly_view_t *v, fault_t *f)
+{
+    f->looks += v->now_ns >= f->deadline_ns;
+}
+
+bool hly_failing_is_late(hly_view_t *v, fault_t *f)
+{
+    return f->looks >= HLY_LATE_LOOKS && (f->final || hly_judge_ends(v, f));
+}
+
+/* ---------------------------------------------------------------- who is absent */
+
+bool hly_failing_is_silent(hly_view_t *v, const fault_t *f, uint32_t k)
+{
+    const int from = hly_failing_from(v, k);
+    return !(f->alarmed >> k & 1) && !hly_held_is_present(f, from) && !hly_held_is_gone(v, f, from);
+}
+
+void hly_failing_name(hly_view_t *v, fault_t *f, verdict_t *absent)
+{
+    hly_held_share_call(v, absent, &f->verdict);
+    if (hly_verdict_better(absent, &f->verdict)) {
+        hly_held_set(f, absent);
+        hly_failing_alarm(v, f);
+        f->hurry = true;
+    }
+}
+
+/* ---------------------------------------------------------------- its beginning */
+
+void hly_failing_enter(hly_view_t *v, fault_t *f, uint64_t deadline_ns, const verdict_t *over)
+{
+    f->entered = true;
+    f->deadline_ns = deadline_ns + HLY_GRACE_NS;
+    f->absent_ns = deadline_ns;
+    f->slow = false;
+    if (over) {
+        f->final = f->after = true;
+        f->verdict = *over;
+        f->deadline_ns = v->now_ns + HLY_GRACE_NS;
+        return;
+    }
+    hly_held_reconsider(v, f);
+    hly_held_note_dead(v, f);
+    hly_failing_by_time(v, f, f->verdict.cause);
+    if (f->judging.clocked)
+        hly_failing_by_time(v, f, HLY_CAUSE_ABSENT);
+    hly_failing_alarm(v, f);
+}
+
+void hly_failing_outlive(hly_view_t *v, fault_t *f, const verdict_t *theirs)
+{
+    f->entered = true;
+    f->deadline_ns = v->now_ns + HLY_GRACE_NS;
+    hly_held_set(f, theirs);
+    if (theirs->cause >= HLY_CAUSE_STOPPED)
+        hly_failing_by_time(v, f,
+                            theirs->cause); /* the others name who is absent later than that */
+    hly_held_note_dead(v, f);
+    hly_failing_alarm(v, f);
+}
+
+bool hly_failing_is_fixed(hly_view_t *v, const fault_t *f, const verdict_t *mine)
+{
+    if (f->entered && (f->final || (f->started && !f->slow)))
+        return true; /* with rounds, a rank's verdict is fixed when it sends the first one; */
+    if (f->entered && mine->cause != HLY_CAUSE_DEVICE && hly_verdict_stops(&f->verdict, v->rank))
+        return true; /* of who was stopped the others have no word: it adds nothing to theirs; */
+    return f->judging.word && hly_judge_rules(v->nranks, &f->verdict) &&
+           mine->cause != HLY_CAUSE_DEVICE; /* with a judge, when it gives its word */
+}
+
+void hly_failing_raise(hly_view_t *v, fault_t *f, const verdict_t *mine)
+{
+    if (hly_held_adopt(v, f, mine) && f->entered)
+        hly_failing_alarm(v, f);
+}
+
+void hly_failing_lost(hly_view_t *v, fault_t *f)
+{
+    if (f->entered && !f->final && hly_judge_rules(v->nranks, &f->verdict) &&
+        hly_held_note_dead(v, f))
+        hly_failing_alarm(v, f);
+}
+
+/* ---------------------------------------------------------------- its course */
+
+static void note_message(hly_view_t *v, fault_t *f, const struct hly_failing_message *m)
+{
+    f->alarmed |= hly_failing_bits_of(v, m->from);
+    if (m->is_round && m->edge < HLY_CONTROL_MAX)
+        f->heard |= 1u << m->edge;
+    if (m->in_call)
+        hly_held_note_speaker(f, m->from);
+    hly_judge_heard(v, f, m);
+}
+
+bool hly_failing_heard(hly_view_t *v, fault_t *f, const struct hly_failing_message *m,
+                       const verdict_t *theirs)
+{
+    note_message(v, f, m);
+    const bool better = hly_held_adopt(v, f, theirs);
+    hly_judge_compare(v, f, m, theirs);
+    if (!f->entered || !v->made)
+        return better;
+    if (f->judging.clocked)
+        hly_failing_by_time(v, f, HLY_CAUSE_ABSENT);
+    if (better) {
+        hly_failing_by_time(v, f, theirs->cause);
+        if (f->slow && (m->is_round || m->alarm != HLY_PROPOSED)) /* all have it */
+            hly_failing_alarm(v, f);
+    }
+    return better;
+}
+
+void hly_failing_go_round(hly_view_t *v, fault_t *f)
+{
+    const uint32_t rounds = hly_failing_rounds(v->nranks);
+    if (!f->started && rounds)
+        send_verdict(v, f, true, 0);
+    f->started = true;
+    /* Who was absent may have left meanwhile: that ends no agreement that the clock ends. */
+    const bool clock = f->slow && f->verdict.cause > HLY_CAUSE_BUILD;
+    while (f->round < rounds &&
+           ((f->heard >> f->round & 1) ||
+            (!clock && hly_held_is_gone(v, f, hly_failing_from(v, f->round))))) {
+        f->round++;
+        if (f->round < rounds)
+            send_verdict(v, f, true, f->round);
+    }
+}
+
+bool hly_failing_is_decided(hly_view_t *v, fault_t *f, bool over)
+{
+    const bool done = f->round == hly_failing_rounds(v->nranks);
+    if (over)
+        return false; /* who was told has no word for the next judge: it ends by the clock's look */
+    return hly_judge_rules(v->nranks, &f->verdict) ? hly_judge_decides(v, f, done, false) : done;
+}
+
+static void without_lists(verdict_t *verdict)
+{
+    memset(verdict->present, 0, sizeof(verdict->present));
+    memset(verdict->gone, 0, sizeof(verdict->gone));
+}
+
+/* A rank that is in no call may be away for long. Of up to three ranks each hears each other one
+ * directly, so it can send all rounds at once; of more it cannot, for a round tells what others
+ * know. After the grace time it does in any case. */
+bool hly_failing_help(hly_view_t *v, fault_t *f, bool first, bool idle, bool over,
+                      verdict_t *agreed)
+{
+    const uint32_t rounds = hly_failing_rounds(v->nranks);
+    const bool late = f->looks >= HLY_LATE_LOOKS && hly_judge_ends(v, f);
+    const bool judged = !over && hly_judge_rules(v->nranks, &f->verdict);
+    if (first || late)
+        hly_failing_go_round(v, f);
+    if (late || (idle && v->nranks <= 3))
+        while (f->round < rounds)
+            if (++f->round < rounds)
+                send_verdict(v, f, true, f->round);
+    const bool decides = judged && hly_judge_decides(v, f, f->round == rounds, late);
+    if (decides) {
+        *agreed = f->verdict;
+        without_lists(agreed);
+    } else if (judged && !late) {
+        return false;
+    }
+    f->final = f->round == rounds || over || decides;
+    return decides;
+}
+
+/* ---------------------------------------------------------------- its end */
+
+bool hly_failing_end(hly_view_t *v, fault_t *f, verdict_t *verdict)
+{
+    const bool whole = f->heard == (UINT64_C(1) << hly_failing_rounds(v->nranks)) - 1;
+    if (!f->final && whole && hly_held_is_claim(&f->verdict))
+        hly_held_set_firm(v, f); /* all rounds have come, so nobody was absent */
+    *verdict = f->verdict;
+    without_lists(verdict);
+    return verdict->cause <= HLY_CAUSE_SETTINGS || verdict->cause == HLY_CAUSE_DEVICE ||
+           verdict->cause >= HLY_CAUSE_STOPPED || verdict->of || !whole;
+}

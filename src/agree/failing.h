@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * failing.h - how the ranks of a call that has failed agree on one verdict, as functions of a state
+ * and an event: they read no clock, and have no transport, memory and log. failing.c says how it
+ * goes, docs/agreements.md what was explored of it. src/fault hands over the events, and sends what
+ * the view is given.
+ */
+#ifndef HLY_AGREE_FAILING_H
+#define HLY_AGREE_FAILING_H
+
+#include "agree/verdict.h"
+
+#define HLY_CONTROL_MAX  32 /* neighbours in the control graph, at most: log2 of the ranks */
+#define HLY_GRACE_NS     400000000ull /* for all to learn of a dead or absent rank */
+#define HLY_GRACE_MAX_NS 2000000000ull
+#define HLY_JUDGED_WORDS 24
+#define HLY_JUDGED_RANKS (64 * HLY_JUDGED_WORDS) /* of more ranks nobody judges */
+/* A rank that was not scheduled for long must read what came meanwhile before its time is up. So
+ * the end takes so many looks at the clock, and it polls between them. */
+#define HLY_LATE_LOOKS 8
+
+struct hly_judging { /* judge.c: one rank judges after a death or a stop */
+    bool clocked;    /* to another rank the clock ends it */
+    int warned;      /* 1 + the judge that this rank has told of the death; 0: none */
+    int word;        /* 1 + the one that has its word */
+    int judge;       /* 1 + the rank that has asked for it */
+    int proposal;    /* 1 + the one whose proposal is to be answered; 0: none */
+    bool proposed;   /* this rank judges, and has proposed this verdict */
+    bool probed;     /* this rank judges, and has asked who is called dead by others */
+    bool asked;      /* and all */
+    uint32_t passed; /* so often the clock went by: who has not spoken is passed over */
+    uint64_t given[HLY_JUDGED_WORDS]; /* it has the words of these */
+    uint64_t taken[HLY_JUDGED_WORDS]; /* and these hold its verdict */
+    uint64_t spoke[HLY_JUDGED_WORDS]; /* these have sent anything of this agreement */
+};
+
+/* The agreement on one call, as far as this rank is in it: it has made the call, and perhaps has
+ * completed it before it heard of the failure. */
+struct hly_fault {
+    bool entered;         /* this rank has made the call, so it takes part in the agreement */
+    bool slow;            /* someone is dead or absent: the clock ends it, not the rounds */
+    bool started;         /* round 0 was sent */
+    bool final;           /* the verdict is one that others have agreed on already; or this rank
+                             has completed the call, and all its rounds are out */
+    bool after;           /* it was agreed on before this rank made the call */
+    bool hurry;           /* the event wants to know soon what silent ranks do */
+    uint32_t round;       /* the next round to hear */
+    uint32_t heard;       /* bit k: round k has come */
+    uint32_t alarmed;     /* bit k: the rank 2^k before this one has sent an alarm or round */
+    uint32_t looks;       /* looks at the clock since the deadline */
+    int speaker;          /* 1 + the lowest rank heard that is in the call: it logs the verdict */
+    uint64_t deadline_ns; /* when it ends anyway */
+    uint64_t absent_ns;   /* when a silent neighbour is called absent; UINT64_MAX: one was */
+    struct hly_judging judging;
+    struct hly_verdict_wire verdict; /* the best one heard; cause 0: none */
+    struct hly_verdict_wire firm;    /* and the best that calls nobody absent */
+};
+
+enum { HLY_RANK_DEAD = 1, HLY_RANK_LINKED = 2 }; /* lost here; this rank has had a link to it */
+
+struct hly_failing_message {
+    bool is_round;
+    bool in_call; /* its sender has made the call */
+    int from;
+    uint32_t edge; /* of a round: its number */
+    enum hly_alarm alarm;
+};
+
+struct hly_failing_view { /* what an event finds around the state */
+    int nranks, rank;
+    uint32_t sequence;    /* of the call */
+    bool made;            /* this rank is in it: it has made it, and not ended it */
+    bool unconfirmed;     /* other ranks may have ended it without this one */
+    int32_t timeout_code; /* of a verdict that names nobody */
+    uint64_t now_ns;
+    uint64_t deadline_ns;                /* of the communicator's calls */
+    unsigned (*is)(void *arg, int rank); /* HLY_RANK_* */
+    void (*send)(void *arg, int to, const struct hly_failing_message *message,
+                 const struct hly_verdict_wire *verdict);
+    void *arg;
+};
+typedef const struct hly_failing_view hly_view_t;
+
+/* ---------------------------------------------------------------- the control graph */
+
+static inline uint32_t hly_failing_rounds(int nranks)
+{
+    uint32_t rounds = 0;
+    while ((UINT64_C(1) << rounds) < (uint64_t)nranks)
+        rounds++;
+    return rounds;
+}
+
+static inline int hly_failing_to(hly_view_t *v, uint32_t k)
+{
+    return (int)(((uint64_t)v->rank + (UINT64_C(1) << k)) % (uint64_t)v->nranks);
+}
+
+static inline int hly_failing_from(hly_view_t *v, uint32_t k)
+{
+    const uint64_t n = (uint64_t)v->nranks;
+    return (int)(((uint64_t)v->rank + n - (UINT64_C(1) << k) % n) % n);
+}
+
+/* Bit k: the rank 2^k before this one is `rank`. 0: it is no neighbour that tells this one. */
+static inline uint32_t hly_failing_bits_of(hly_view_t *v, int rank)
+{
+    uint32_t bits = 0;
+    for (uint32_t k = 0; k < hly_failing_rounds(v->nranks); k++)
+        if (hly_failing_from(v, k) == rank)
+            bits |= 1u << k;
+    return bits;
+}
+
+/* ---------------------------------------------------------------- held.c: the verdict held */
+
+static inline bool hly_is_dead(hly_view_t *v, int rank)
+{
+    return v->is(v->arg, rank) & HLY_RANK_DEAD;
+}
+
+static inline bool hly_held_is_any(const struct hly_fault *f)
+{
+    return f->verdict.cause != 0;
+}
+
+static inline bool hly_verdict_stops(const struct hly_verdict_wire *verdict, int rank)
+{
+    return verdict->cause == HLY_CAUSE_STOPPED && verdict->rank == rank;
+}
+
+/* Does the verdict say that the rank is dead, or stopped? Then nobody waits for it. */
+bool hly_verdict_counts_out(const struct hly_verdict_wire *verdict, int rank);
+bool hly_held_is_claim(const struct hly_verdict_wire *verdict); /* that a rank is absent */
+bool hly_held_is_present(const struct hly_fault *f, int rank);
+/* Is the rank dead, or does this call's verdict count it out? */
+bool hly_held_is_gone(hly_view_t *v, const struct hly_fault *f, int rank);
+/* All that this rank knows to be dead. True: it is news. */
+bool hly_held_note_dead(hly_view_t *v, struct hly_fault *f);
+/* Has the rank taken part, as far as this one knows? */
+bool hly_held_is_heard(hly_view_t *v, const struct hly_fault *f, int rank);
+void hly_held_note_speaker(struct hly_fault *f, int rank);
+void hly_held_set(struct hly_fault *f, const struct hly_verdict_wire *verdict);
+void hly_held_set_firm(hly_view_t *v, struct hly_fault *f);
+/* Drops a verdict that calls a present rank absent; the timers look for absent ranks anew. */
+bool hly_held_reconsider(hly_view_t *v, struct hly_fault *f);
+bool hly_held_share_call(hly_view_t *v, struct hly_verdict_wire *to,
+                         const struct hly_verdict_wire *from);
+/* Takes a verdict over if it is the first or a better one. True: others should hear of it. */
+bool hly_held_adopt(hly_view_t *v, struct hly_fault *f, const struct hly_verdict_wire *theirs);
+
+/* ---------------------------------------------------------------- judge.c */
+
+/* Does one rank judge for all which one the verdict names? */
+bool hly_judge_rules(int nranks, const struct hly_verdict_wire *verdict);
+/* Goes on with that. over: the rounds are. True: this rank judges, and has the words of all others
+ * that live; or it is late, and nobody else has a word. */
+bool hly_judge_decides(hly_view_t *v, struct hly_fault *f, bool over, bool late);
+/* The clock has passed: does this rank end it by itself? Else it has more time now. */
+bool hly_judge_ends(hly_view_t *v, struct hly_fault *f);
+void hly_judge_heard(hly_view_t *v, struct hly_fault *f, const struct hly_failing_message *m);
+/* A message of it has come, and its verdict was adopted, or was not the better one. */
+void hly_judge_compare(hly_view_t *v, struct hly_fault *f, const struct hly_failing_message *m,
+                       const struct hly_verdict_wire *theirs);
+/* Has a judge decided this that is dead, and did not hear it when this rank gave its word to the
+ * next one? */
+static inline bool hly_judge_is_past(const struct hly_fault *f, int from)
+{
+    return from + 1 < f->judging.word;
+}
+/* It is decided. f may be NULL. */
+void hly_judge_tell(hly_view_t *v, struct hly_fault *f, const struct hly_verdict_wire *verdict);
+
+/* ---------------------------------------------------------------- failing.c: events */
+
+/* This rank enters: its call, which ends at that deadline, has failed. over: others have agreed
+ * already, on that; or NULL. */
+void hly_failing_enter(hly_view_t *v, struct hly_fault *f, uint64_t deadline_ns,
+                       const struct hly_verdict_wire *over);
+/* And so does one that has completed the call. */
+void hly_failing_outlive(hly_view_t *v, struct hly_fault *f, const struct hly_verdict_wire *theirs);
+/* Of who has entered: can a failure that this rank finds itself not change its verdict any more? */
+bool hly_failing_is_fixed(hly_view_t *v, const struct hly_fault *f,
+                          const struct hly_verdict_wire *mine);
+/* This rank has found a failure itself. */
+void hly_failing_raise(hly_view_t *v, struct hly_fault *f, const struct hly_verdict_wire *mine);
+/* An ALARM or ROUND has come. True: another verdict is held now. */
+bool hly_failing_heard(hly_view_t *v, struct hly_fault *f, const struct hly_failing_message *m,
+                       const struct hly_verdict_wire *theirs);
+/* Tells the neighbours what this rank holds. */
+void hly_failing_alarm(hly_view_t *v, const struct hly_fault *f);
+/* Someone is lost. */
+void hly_failing_lost(hly_view_t *v, struct hly_fault *f);
+void hly_failing_by_time(hly_view_t *v, struct hly_fault *f, enum hly_cause cause);
+/* It waits for a rank that is stopped: the clock ends it soon. */
+void hly_failing_hurry(hly_view_t *v, struct hly_fault *f);
+/* A look at the clock; the call's own deadline. True: this rank is to say who is absent. */
+bool hly_failing_look(hly_view_t *v, struct hly_fault *f, uint64_t deadline_ns);
+/* May this neighbour, which tells this rank round k, be called absent? */
+bool hly_failing_is_silent(hly_view_t *v, const struct hly_fault *f, uint32_t k);
+/* This one is, as far as this rank knows. */
+void hly_failing_name(hly_view_t *v, struct hly_fault *f, struct hly_verdict_wire *absent);
+/* Its time is up. */
+bool hly_failing_is_late(hly_view_t *v, struct hly_fault *f);
+/* over: the communicator's ranks have agreed on this call. */
+bool hly_failing_is_decided(hly_view_t *v, struct hly_fault *f, bool over);
+/* This rank's buffers are withdrawn: takes part in the rounds, as far as those before have come. */
+void hly_failing_go_round(hly_view_t *v, struct hly_fault *f);
+/* A look at the clock without a call; then hly_failing_help() has to follow. */
+void hly_failing_look_alone(hly_view_t *v, struct hly_fault *f);
+/* Goes on without a call. first: no older call is under way; idle: no call is. True: *agreed is. */
+bool hly_failing_help(hly_view_t *v, struct hly_fault *f, bool first, bool idle, bool over,
+                      struct hly_verdict_wire *agreed);
+/* The verdict with which the call ends. True: ranks are out of step, so later calls fail, too. */
+bool hly_failing_end(hly_view_t *v, struct hly_fault *f, struct hly_verdict_wire *verdict);
+/* Tells those whom it concerns that this is agreed on. f: NULL if this rank was not in it. */
+void hly_failing_tell(hly_view_t *v, struct hly_fault *f, int to,
+                      const struct hly_verdict_wire *agreed);
+void hly_failing_tell_all(hly_view_t *v, struct hly_fault *f,
+                          const struct hly_verdict_wire *agreed);
+
+#endif

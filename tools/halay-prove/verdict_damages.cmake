@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copies of src/agree/held.c, judge.c and failing.c, each with one place damaged: the exploration has to refuse all of
+# them. They are added to DAMAGED (agree_damages.cmake). A text that is not there exactly once is an error, so that the
+# list keeps up with the source. The guards of the judge are not in it: to break a run they need four ranks with two
+# deaths, or an absent rank, which is not explored. ranks/deaths and ranks/verdict have them.
+set(verdict_text "")
+foreach(part held judge failing)
+  set(verdict_source ${PROJECT_SOURCE_DIR}/src/agree/${part}.c)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${verdict_source})
+  file(READ ${verdict_source} part_text)
+  string(APPEND verdict_text "${part_text}")
+endforeach()
+string(REGEX MATCHALL "\nv?o?i?d?b?o?o?l? (hly_[a-z_]+)\\(" verdict_functions "${verdict_text}")
+list(TRANSFORM verdict_functions REPLACE "[^h]*(hly_[a-z_]+).*" "\\1")
+set(verdict_number 0)
+set(verdicts_declared "")
+set(verdicts_listed "")
+set(DAMAGED_VERDICTS "")
+
+macro(damage_verdict what from to)
+  string(FIND "${verdict_text}" "${from}" first)
+  string(FIND "${verdict_text}" "${from}" last REVERSE)
+  if(first EQUAL -1 OR NOT first EQUAL last)
+    message(FATAL_ERROR "src/agree/{held,judge,failing}.c have not exactly once: ${from}")
+  endif()
+  string(REPLACE "${from}" "${to}" damaged_text "${verdict_text}")
+  set(damaged_names "")
+  foreach(name ${verdict_functions})
+    string(APPEND damaged_names "#define ${name} d${verdict_number}_${name}\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/verdict${verdict_number}.c @ONLY CONTENT
+    "${damaged_names}${damaged_text}
+#include \"verdict_world.h\"
+extern const hly_failing_ops_t hly_damaged_verdict_${verdict_number};
+const hly_failing_ops_t hly_damaged_verdict_${verdict_number} = {\"${what}\", HLY_FAILING_OPS};
+")
+  list(APPEND DAMAGED_VERDICTS ${CMAKE_CURRENT_BINARY_DIR}/damaged/verdict${verdict_number}.c)
+  string(APPEND verdicts_declared "extern const hly_failing_ops_t hly_damaged_verdict_${verdict_number};\n")
+  string(APPEND verdicts_listed "&hly_damaged_verdict_${verdict_number}, ")
+  math(EXPR verdict_number "${verdict_number} + 1")
+endmacro()
+
+damage_verdict("the better verdict is not taken" "!hly_verdict_better(t, &f->verdict))" "true)")
+damage_verdict("no round is sent" "    if (!f->started && rounds)" "    if (false)")
+damage_verdict("no round is waited for" "((f->heard >> f->round & 1) ||" "(true ||")
+damage_verdict("no clock after a death" "    if (!slow || (f->slow && !known))" "    if (true)")
+damage_verdict("no look at the clock" "    f->looks += v->now_ns >= f->deadline_ns;\n    return name;" "    return name;")
+
+file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/verdicts.c @ONLY CONTENT
+  "#include \"verdict_explore.h\"
+${verdicts_declared}const hly_failing_ops_t *const hly_damaged_verdicts[] = {${verdicts_listed}NULL};
+")
+list(APPEND DAMAGED_VERDICTS ${CMAKE_CURRENT_BINARY_DIR}/damaged/verdicts.c)
+set_source_files_properties(${DAMAGED_VERDICTS} PROPERTIES COMPILE_OPTIONS -w)

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verdict_explore.c - halay-prove --agreements: goes through all states that the ranks of a call
+ * that fails can reach, and shows that damaged agreements on its verdict are refused.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "order.h"
+#include "seen.h"
+#include "verdict_explore.h"
+
+enum { DEPTH = 600, TRACE_MOST = 1024, DRAWN = 20000 };
+
+typedef struct trace {
+    hly_case_event_t events[TRACE_MOST];
+    uint32_t n;
+} trace_t;
+
+typedef struct search {
+    hly_seen_t seen;
+    hly_call_world_t *worlds[DEPTH];
+    uint64_t path[DEPTH];
+    trace_t trace;
+    uint64_t steps;
+    const char *complaint;
+} search_t;
+
+static bool is_on_path(const search_t *s, uint32_t depth, uint64_t hash)
+{
+    for (uint32_t i = 0; i < depth; i++) {
+        if (s->path[i] == hash) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool look(search_t *s, uint32_t depth)
+{
+    hly_call_world_t *w = s->worlds[depth];
+    hly_case_event_t events[HLY_CALL_EVENTS];
+    const uint32_t n = hly_call_world_events(w, events);
+    bool must = false;
+    for (uint32_t i = 0; i < n; i++) {
+        must |= events[i].must;
+    }
+    if (!must) {
+        hly_call_world_finish(w);
+    }
+    s->trace.n = depth;
+    s->complaint = w->complaint;
+    for (uint32_t i = 0; i < n && !s->complaint; i++) {
+        if (s->worlds[depth + 1] == NULL) {
+            s->worlds[depth + 1] = hly_seen_memory(sizeof(hly_call_world_t));
+        }
+        hly_call_world_t *next = s->worlds[depth + 1];
+        hly_call_world_copy(next, w);
+        hly_call_world_apply(next, &events[i]);
+        s->steps++;
+        s->trace.events[depth] = events[i];
+        s->trace.n = depth + 1;
+        s->complaint = next->complaint;
+        const uint64_t hash = hly_call_world_hash(next) | 1;
+        s->path[depth + 1] = hash;
+        if (s->complaint) {
+            break;
+        }
+        if (hly_seen_is_new(&s->seen, hash)) {
+            if (depth + 2 == DEPTH) {
+                s->complaint = "it does not end";
+            } else if (!look(s, depth + 1)) {
+                break;
+            }
+        } else if (events[i].must && is_on_path(s, depth + 1, hash)) {
+            s->complaint = "it goes in a circle";
+        }
+    }
+    return !s->complaint;
+}
+
+/* ---------------------------------------------------------------- a counter-example */
+
+static bool can(const hly_call_world_t *w, hly_case_event_t *e)
+{
+    hly_case_event_t events[HLY_CALL_EVENTS];
+    const uint32_t n = hly_call_world_events(w, events);
+    for (uint32_t i = 0; i < n; i++) {
+        if (events[i].what == e->what && events[i].a == e->a && events[i].b == e->b) {
+            e->must = events[i].must;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Plays what of the trace can happen, and then what must; complains as the search did. */
+static const char *play(const hly_call_world_t *start, trace_t *trace, hly_call_world_t *w)
+{
+    hly_case_event_t events[HLY_CALL_EVENTS];
+    uint32_t kept = 0;
+    bool must = true;
+    hly_call_world_copy(w, start);
+    for (uint32_t i = 0; i < trace->n && !w->complaint; i++) {
+        if (can(w, &trace->events[i])) {
+            trace->events[kept++] = trace->events[i];
+            hly_call_world_apply(w, &trace->events[i]);
+        }
+    }
+    trace->n = kept;
+    while (must && !w->complaint) {
+        const uint32_t n = hly_call_world_events(w, events);
+        must = false;
+        for (uint32_t i = 0; i < n && !must; i++) {
+            must = events[i].must;
+            if (must) {
+                trace->events[trace->n++] = events[i];
+                hly_call_world_apply(w, &events[i]);
+            }
+        }
+        if (!must) {
+            hly_call_world_finish(w);
+        } else if (trace->n == TRACE_MOST) {
+            w->complaint = "it goes in a circle";
+        }
+    }
+    return w->complaint;
+}
+
+/* Leaves out of it what the complaint does not need. */
+static void shorten(const hly_call_world_t *start, trace_t *trace)
+{
+    static trace_t less;
+    hly_call_world_t *w = hly_seen_memory(sizeof *w);
+    bool shorter = true;
+    while (shorter) {
+        shorter = false;
+        for (uint32_t i = 0; i < trace->n && !shorter; i++) {
+            less.n = 0;
+            for (uint32_t k = 0; k < trace->n; k++) {
+                if (k != i) {
+                    less.events[less.n++] = trace->events[k];
+                }
+            }
+            shorter = play(start, &less, w) && less.n < trace->n;
+            if (shorter) {
+                *trace = less;
+            }
+        }
+    }
+    free(w);
+}
+
+static void print_event(const hly_case_event_t *e)
+{
+    static const struct {
+        char what;
+        const char *text;
+    } texts[] = {{HLY_CASE_CALLS, "rank %u calls"},
+                 {HLY_CASE_REFUSED, "rank %u calls with a wrong argument"},
+                 {HLY_CASE_HEARS, "rank %u hears rank %u:"},
+                 {HLY_CASE_DIES, "rank %u dies"},
+                 {HLY_CASE_FINDS, "rank %u finds rank %u dead"},
+                 {HLY_CASE_STOPS, "rank %u is stopped"},
+                 {HLY_CASE_RESUMES, "rank %u goes on"},
+                 {HLY_CASE_SEES, "rank %u has seen for long that rank %u is stopped"},
+                 {HLY_CASE_PASSES, "time passes"},
+                 {HLY_CASE_CLOCK, "rank %u looks at its clock"}};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (texts[i].what == e->what) {
+            printf("    ");
+            printf(texts[i].text, e->a, e->b);
+        }
+    }
+}
+
+static void print_trace(const hly_call_world_t *start, const trace_t *trace)
+{
+    hly_call_world_t *w = hly_seen_memory(sizeof *w);
+    hly_call_world_copy(w, start);
+    w->loud = true;
+    for (uint32_t i = 0; i < trace->n; i++) {
+        print_event(&trace->events[i]);
+        hly_call_world_apply(w, &trace->events[i]);
+        printf("\n");
+    }
+    if (!w->complaint) {
+        hly_call_world_finish(w);
+    }
+    printf("    %s\n   ", w->complaint ? w->complaint : "all is well");
+    for (uint32_t i = 0; i < trace->n; i++) {
+        const hly_case_event_t *e = &trace->events[i];
+        printf(" %c%u", e->what, e->a);
+        if (e->what == HLY_CASE_HEARS || e->what == HLY_CASE_FINDS || e->what == HLY_CASE_SEES) {
+            printf("%u", e->b);
+        }
+    }
+    printf("\n");
+    free(w);
+}
+
+/* ---------------------------------------------------------------- what is explored */
+
+static const struct bounds {
+    uint32_t nranks;
+    hly_case_limits_t limits;
+    bool by_hand; /* it takes long */
+} bounds[] = {{2, {2, 0, 0, 0, false}, false}, {2, {1, 1, 1, 1, true}, false},
+              {3, {0, 0, 0, 2, false}, false}, {3, {1, 0, 0, 1, true}, false},
+              {3, {2, 0, 0, 1, true}, false},  {3, {0, 1, 0, 0, false}, false},
+              {3, {0, 1, 0, 1, false}, true}};
+
+static bool explore_one(const hly_failing_ops_t *ops, const struct bounds *b, bool loud)
+{
+    static hly_call_world_t start;
+    search_t *s = hly_seen_memory(sizeof *s);
+    hly_call_world_init(&start, ops, b->nranks, &b->limits);
+    s->worlds[0] = hly_seen_memory(sizeof(hly_call_world_t));
+    hly_call_world_copy(s->worlds[0], &start);
+    look(s, 0);
+    if (loud && ops == &hly_sound_verdicts) {
+        printf("a call of %u ranks, %u die, %u stopped, %u away, %u refused: %llu states, %llu "
+               "steps\n",
+               b->nranks, b->limits.deaths, b->limits.stops, b->limits.away, b->limits.refused,
+               (unsigned long long)s->seen.used, (unsigned long long)s->steps);
+    }
+    const bool refused = s->complaint;
+    if (refused) {
+        printf("%s, %u ranks: %s\n", ops->name, b->nranks, s->complaint);
+        shorten(&start, &s->trace);
+        if (loud) {
+            print_trace(&start, &s->trace);
+        }
+    }
+    for (uint32_t i = 0; i < DEPTH; i++) {
+        free(s->worlds[i]);
+    }
+    hly_seen_free(&s->seen);
+    free(s);
+    return !refused;
+}
+
+/* A run of some ranks: what happens next is drawn. Faults are rare, so that there is something to
+ * disturb. */
+static bool run_one(const hly_failing_ops_t *ops, uint64_t *chance, bool loud)
+{
+    static hly_call_world_t start, w;
+    static trace_t trace;
+    hly_case_event_t events[HLY_CALL_EVENTS];
+    const uint32_t more = hly_random_below(chance, 2) ? HLY_CALL_RANKS - 2 : 3;
+    const uint32_t nranks = 3 + hly_random_below(chance, more);
+    const uint32_t deaths = hly_random_below(chance, 3); /* of one kind at once */
+    const hly_case_limits_t limits = {deaths, deaths == 0 && hly_random_below(chance, 2), 0,
+                                      hly_random_below(chance, 2), hly_random_below(chance, 2)};
+    const uint32_t rare = 1 + hly_random_below(chance, 60);
+    bool must = true;
+    hly_call_world_init(&start, ops, nranks, &limits);
+    hly_call_world_copy(&w, &start);
+    for (trace.n = 0; must && !w.complaint && trace.n < TRACE_MOST;) {
+        const uint32_t n = hly_call_world_events(&w, events);
+        must = false;
+        for (uint32_t i = 0; i < n; i++) {
+            must |= events[i].must;
+        }
+        if (!must) {
+            hly_call_world_finish(&w);
+            break;
+        }
+        const hly_case_event_t *e = &events[hly_random_below(chance, n)];
+        const bool free = e->must || e->what == HLY_CASE_HEARS || e->what == HLY_CASE_FINDS;
+        if (free || !hly_random_below(chance, rare)) {
+            trace.events[trace.n++] = *e;
+            hly_call_world_apply(&w, e);
+        }
+    }
+    if (w.complaint && loud) {
+        printf("%s, %u ranks, %u die, %u stopped, %u away, %u refused: %s\n", ops->name, nranks,
+               limits.deaths, limits.stops, limits.away, limits.refused, w.complaint);
+        shorten(&start, &trace);
+        print_trace(&start, &trace);
+    }
+    return !w.complaint;
+}
+
+void hly_explore_verdicts(bool all, uint32_t random, uint64_t seed, hly_count_t *count)
+{
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
+        if (all || !bounds[i].by_hand) {
+            const bool passed = explore_one(&hly_sound_verdicts, &bounds[i], true);
+            count->passed += passed;
+            count->failed += !passed;
+            fflush(stdout);
+        }
+    }
+    uint64_t chance = seed, failed = 0;
+    for (uint32_t i = 0; i < random && failed < 3; i++) {
+        failed += !run_one(&hly_sound_verdicts, &chance, true);
+    }
+    if (random) {
+        printf("%u drawn runs of a call of 3 to 8 ranks: %llu failed\n", random,
+               (unsigned long long)failed);
+        count->passed += failed == 0;
+        count->failed += failed;
+    }
+}
+
+/* Drawn runs first: most damages show at once. */
+static bool is_refused(const hly_failing_ops_t *ops, bool loud)
+{
+    uint64_t chance = 1;
+    for (uint32_t i = 0; i < DRAWN; i++) {
+        if (!run_one(ops, &chance, loud)) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
+        if (!bounds[i].by_hand && !bounds[i].limits.stops && !explore_one(ops, &bounds[i], loud)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void hly_explore_damaged_verdicts(bool loud, hly_count_t *count)
+{
+    for (uint32_t k = 0; hly_damaged_verdicts[k]; k++) {
+        const bool refused = is_refused(hly_damaged_verdicts[k], loud);
+        printf("%s: %s\n", hly_damaged_verdicts[k]->name, refused ? "refused" : "not refused");
+        count->failed += !refused;
+        count->passed += refused;
+        fflush(stdout);
+    }
+}

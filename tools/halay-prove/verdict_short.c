@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verdict_short.c - what of a verdict matters to an exploration, and when two states are alike. */
+#include "seen.h"
+#include "verdict_world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+hly_short_t hly_shorten(const struct hly_verdict_wire *v)
+{
+    hly_short_t s = {.cause = (uint8_t)v->cause,
+                     .words = (uint8_t)v->detail[0],
+                     .of = (uint8_t)v->of,
+                     .rank = (int8_t)v->rank,
+                     .other = (int8_t)v->other};
+    for (int i = 0; i < HLY_CALL_LIST; i++) {
+        s.present[i] = (uint8_t)v->present[i];
+        s.gone[i] = (uint8_t)v->gone[i];
+    }
+    return s;
+}
+
+struct hly_verdict_wire hly_whole(const hly_short_t *s)
+{
+    struct hly_verdict_wire v = {.cause = s->cause,
+                                 .code = -1,
+                                 .rank = s->rank,
+                                 .other = s->other,
+                                 .of = s->of,
+                                 .detail = {(char)s->words}};
+    for (int i = 0; i < HLY_CALL_LIST; i++) {
+        v.present[i] = s->present[i];
+        v.gone[i] = s->gone[i];
+    }
+    return v;
+}
+
+hly_short_t hly_bare(const struct hly_verdict_wire *v)
+{
+    hly_short_t s = hly_shorten(v);
+    memset(s.present, 0, sizeof s.present);
+    memset(s.gone, 0, sizeof s.gone);
+    return s;
+}
+
+static const char *const causes[] = {
+    "nothing", "PEER",    "BUILD",   "SETTINGS", "ARGUMENT", "STATE",     "MISMATCH", "DEVICE",
+    "LOCAL",   "REVOKED", "STOPPED", "ABSENT",   "CIRCLE",   "ELSEWHERE", "LATE",     "DEADLINE"};
+
+void hly_print_short(const hly_short_t *v)
+{
+    printf(" %s", causes[v->cause]);
+    if (v->rank >= 0) {
+        printf(" %d", v->rank);
+    }
+    printf("%s", v->of ? ", out of step" : "");
+    if (v->words > ' ') {
+        printf(" (%c)", v->words);
+    }
+}
+
+/* ---------------------------------------------------------------- states */
+
+static uint64_t mix_short(uint64_t hash, const hly_short_t *s)
+{
+    uint64_t words[2] = {0};
+    memcpy(words, s, sizeof *s);
+    return hly_seen_mix(hly_seen_mix(hash, words[0]), words[1]);
+}
+
+static uint64_t until(const hly_call_world_t *w, uint64_t time)
+{
+    return time == UINT64_MAX ? time : time > w->now_ns ? time - w->now_ns : 0;
+}
+
+static uint64_t mix_fault(uint64_t hash, const hly_call_world_t *w, const struct hly_fault *f)
+{
+    const struct hly_judging *j = &f->judging;
+    const hly_short_t verdict = hly_shorten(&f->verdict), firm = hly_shorten(&f->firm);
+    hash = mix_short(mix_short(hash, &verdict), &firm);
+    hash = hly_seen_mix(
+        hash, f->entered | f->slow << 1 | f->started << 2 | f->final << 3 | f->after << 4 |
+                  j->proposed << 5 | j->probed << 6 | j->asked << 7 | (uint64_t)f->round << 8 |
+                  (uint64_t)f->heard << 16 | (uint64_t)f->alarmed << 24 | (uint64_t)f->looks << 32 |
+                  (uint64_t)j->passed << 40 | (uint64_t)j->clocked << 48);
+    hash = hly_seen_mix(hash, (uint64_t)(uint8_t)j->warned | (uint64_t)(uint8_t)j->word << 8 |
+                                  (uint64_t)(uint8_t)j->judge << 16 |
+                                  (uint64_t)(uint8_t)j->proposal << 24 | j->given[0] << 32 |
+                                  j->taken[0] << 40 | j->spoke[0] << 48);
+    return hly_seen_mix(hly_seen_mix(hash, until(w, f->deadline_ns)), until(w, f->absent_ns));
+}
+
+uint64_t hly_call_world_hash(const hly_call_world_t *w)
+{
+    uint64_t links[HLY_CALL_RANKS * HLY_CALL_RANKS] = {0};
+    uint64_t hash =
+        hly_seen_mix(1, w->dead | (uint64_t)w->stopped << 8 | (uint64_t)w->was_stopped << 16 |
+                            (uint64_t)w->was_away << 24 | (uint64_t)w->nrefused << 32);
+    for (uint32_t r = 0; r < w->nranks; r++) {
+        const hly_caller_t *c = &w->ranks[r];
+        hash = hly_seen_mix(hash, c->phase | (uint64_t)c->data << 8 | (uint64_t)c->known << 16 |
+                                      (uint64_t)c->has_fault << 24 | (uint64_t)c->settled << 25 |
+                                      (uint64_t)c->broken << 26 | (uint64_t)c->agreed << 27 |
+                                      (uint64_t)c->listens << 28);
+        hash = hly_seen_mix(hash, (c->phase == HLY_IN || c->phase == HLY_FAILS)
+                                      ? until(w, c->started_ns + HLY_CALL_DEADLINE_NS)
+                                      : 0);
+        hash = mix_short(mix_short(hash, &c->broken_by), &c->result);
+        hash = c->has_fault ? mix_fault(hash, w, &c->fault) : hash;
+    }
+    for (uint32_t i = 0; i < w->nletters; i++) {
+        const hly_letter_t *l = &w->letters[i];
+        uint64_t *link = &links[l->from * HLY_CALL_RANKS + l->to];
+        *link = hly_seen_mix(*link + 1, l->kind | (uint64_t)l->alarm << 8 |
+                                            (uint64_t)l->edge << 16 | (uint64_t)l->in_call << 24);
+        *link = mix_short(*link, &l->verdict);
+    }
+    for (uint32_t i = 0; i < HLY_CALL_RANKS * HLY_CALL_RANKS; i++) {
+        hash = hly_seen_mix(hash, links[i]);
+    }
+    return hash;
+}

@@ -1,0 +1,791 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verdict_world.c - what can happen to the ranks of a call that fails, and what must not.
+ *
+ * Each rank sends its data to each when it calls, and completes the call when it has that of all.
+ * Messages of a pair stay in order, and arrive. Of a dead rank they arrive till its death is found.
+ * Time passes only when those in the call, but for stopped ones, have read all that was sent to
+ * them and found all dead ones, and looked at their clocks.
+ */
+#include "verdict_world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LATE_SHARE 8
+
+enum { SEQUENCE = 5, DATA = 0, ALARM, ROUND };
+
+const hly_failing_ops_t hly_sound_verdicts = {"src/agree", HLY_FAILING_OPS};
+
+static uint8_t bit(uint32_t rank)
+{
+    return (uint8_t)(1u << rank);
+}
+
+void hly_call_world_init(hly_call_world_t *w, const hly_failing_ops_t *ops, uint32_t nranks,
+                         const hly_case_limits_t *limits)
+{
+    memset(w, 0, sizeof *w);
+    w->ops = ops;
+    w->nranks = nranks;
+    w->limits = *limits;
+    w->now_ns = UINT64_C(1000000000000);
+}
+
+void hly_call_world_copy(hly_call_world_t *to, const hly_call_world_t *from)
+{
+    memcpy(to, from, offsetof(hly_call_world_t, ranks));
+    memcpy(to->ranks, from->ranks, from->nranks * sizeof from->ranks[0]);
+    memcpy(to->letters, from->letters, from->nletters * sizeof from->letters[0]);
+}
+
+/* ---------------------------------------------------------------- verdicts */
+
+static struct hly_verdict_wire verdict(enum hly_cause cause, int rank, char words)
+{
+    return (struct hly_verdict_wire){
+        .cause = cause, .code = -1, .rank = rank, .other = -1, .detail = {words}};
+}
+
+/* ---------------------------------------------------------------- messages */
+
+typedef struct sight { /* what a rank sees */
+    struct hly_failing_view is;
+    hly_call_world_t *w;
+    uint32_t rank;
+} sight_t;
+
+static unsigned what_is(void *arg, int rank)
+{
+    const sight_t *s = arg;
+    if (rank == (int)s->rank) {
+        return 0;
+    }
+    return HLY_RANK_LINKED |
+           (s->w->ranks[s->rank].known & bit((uint32_t)rank) ? HLY_RANK_DEAD : 0u);
+}
+
+static void put(hly_call_world_t *w, const hly_letter_t *letter)
+{
+    if (w->dead & bit(letter->to)) {
+        return;
+    }
+    if (w->nletters == HLY_CALL_FLIGHTS) {
+        w->complaint = "messages without end";
+        return;
+    }
+    w->letters[w->nletters++] = *letter;
+}
+
+static const char *const alarms[] = {"ALARM",   "CONCLUDED", "WORD",    "JUDGE",
+                                     "BY_TIME", "LEAVES",    "PROPOSED"};
+
+static void post(void *arg, int to, const struct hly_failing_message *m,
+                 const struct hly_verdict_wire *v)
+{
+    const sight_t *s = arg;
+    if (s->w->loud) {
+        printf(" -> %s to %d:", m->is_round ? "ROUND" : alarms[m->alarm], to);
+        const hly_short_t told = hly_shorten(v);
+        hly_print_short(&told);
+    }
+    put(s->w, &(hly_letter_t){.from = (uint8_t)s->rank,
+                              .to = (uint8_t)to,
+                              .kind = m->is_round ? ROUND : ALARM,
+                              .alarm = (uint8_t)m->alarm,
+                              .edge = (uint8_t)m->edge,
+                              .in_call = m->in_call,
+                              .verdict = hly_shorten(v)});
+}
+
+static bool is_made(const hly_call_world_t *w, uint32_t r)
+{
+    return w->ranks[r].phase == HLY_IN || w->ranks[r].phase == HLY_FAILS;
+}
+
+static hly_view_t *view_of(sight_t *s, hly_call_world_t *w, uint32_t r)
+{
+    *s = (sight_t){.w = w,
+                   .rank = r,
+                   .is = {.nranks = (int)w->nranks,
+                          .rank = (int)r,
+                          .sequence = SEQUENCE,
+                          .made = is_made(w, r),
+                          .timeout_code = -1,
+                          .now_ns = w->now_ns,
+                          .deadline_ns = HLY_CALL_DEADLINE_NS,
+                          .is = what_is,
+                          .send = post,
+                          .arg = s}};
+    return &s->is;
+}
+
+static bool is_under_way(const hly_call_world_t *w, int from, uint32_t to)
+{
+    for (uint32_t i = 0; i < w->nletters; i++) {
+        if (w->letters[i].to == to && (from < 0 || w->letters[i].from == from)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Takes the first message of the pair out; false: there is none. */
+static bool receive(hly_call_world_t *w, uint32_t from, uint32_t to, hly_letter_t *letter)
+{
+    for (uint32_t i = 0; i < w->nletters; i++) {
+        if (w->letters[i].from == from && w->letters[i].to == to) {
+            *letter = w->letters[i];
+            w->nletters--;
+            memmove(w->letters + i, w->letters + i + 1, (w->nletters - i) * sizeof *letter);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------- as src/fault/agree.c */
+
+static void agree(hly_call_world_t *w, uint32_t r, const struct hly_verdict_wire *v)
+{
+    hly_caller_t *c = &w->ranks[r];
+    sight_t s;
+    c->broken = c->agreed = true;
+    c->broken_by = hly_bare(v);
+    w->ops->tell_all(view_of(&s, w, r), c->has_fault ? &c->fault : NULL, v);
+}
+
+/* The program is told the same. */
+static bool is_same(const hly_short_t *a, const hly_short_t *b)
+{
+    return a->cause == b->cause && a->rank == b->rank && a->other == b->other &&
+           a->words == b->words;
+}
+
+static void check_end(hly_call_world_t *w, uint32_t r)
+{
+    const hly_caller_t *c = &w->ranks[r];
+    if (w->loud) {
+        printf(" = ends with");
+        hly_print_short(&c->result);
+    }
+    for (uint32_t x = 0; x < w->nranks; x++) {
+        const hly_caller_t *other = &w->ranks[x];
+        if (!(w->dead & bit(x)) && other->phase == HLY_ENDED &&
+            !is_same(&other->result, &c->result)) {
+            w->complaint = "two ranks end with different verdicts";
+        }
+    }
+}
+
+static void conclude(hly_call_world_t *w, uint32_t r)
+{
+    hly_caller_t *c = &w->ranks[r];
+    sight_t s;
+    struct hly_verdict_wire v;
+    const bool out_of_step = w->ops->end(view_of(&s, w, r), &c->fault, &v);
+    if (out_of_step && !c->fault.final && !c->agreed) {
+        if (!v.of) {
+            v.of = SEQUENCE + 1;
+        }
+        if (!hly_verdict_stops(&v, (int)r)) {
+            agree(w, r, &v);
+        } else if (!c->broken) {
+            c->broken = true;
+            c->broken_by = hly_bare(&v);
+        }
+    } else if (out_of_step && !c->fault.final) {
+        v = hly_whole(&c->broken_by);
+    }
+    c->result = hly_bare(&v);
+    c->phase = HLY_ENDED;
+    c->has_fault = false;
+    memset(&c->fault, 0, sizeof c->fault);
+    check_end(w, r);
+}
+
+static void progress(hly_call_world_t *w, uint32_t r)
+{
+    hly_caller_t *c = &w->ranks[r];
+    struct hly_fault *f = &c->fault;
+    sight_t s;
+    hly_view_t *v = view_of(&s, w, r);
+    if (c->phase != HLY_FAILS) {
+        return;
+    }
+    if (!f->final && c->broken && c->broken_by.cause == HLY_CAUSE_PEER) {
+        w->ops->by_time(v, f, HLY_CAUSE_PEER);
+    }
+    const bool late = w->ops->is_late(v, f);
+    if (!f->final) {
+        w->ops->is_decided(v, f, c->agreed);
+    }
+    if (f->final) {
+        conclude(w, r);
+        return;
+    }
+    w->ops->go_round(v, f);
+    if (f->round == hly_failing_rounds((int)w->nranks) && !late && c->listens &&
+        is_under_way(w, -1, r)) {
+        return; /* first it reads what has come */
+    }
+    if (late || w->ops->is_decided(v, f, c->agreed)) {
+        conclude(w, r);
+    }
+}
+
+static struct hly_fault *fault_of(hly_caller_t *c)
+{
+    c->has_fault = true;
+    return &c->fault;
+}
+
+static void enter(hly_call_world_t *w, uint32_t r)
+{
+    hly_caller_t *c = &w->ranks[r];
+    sight_t s;
+    c->phase = HLY_FAILS;
+    c->settled = true;
+    const struct hly_verdict_wire over = hly_whole(&c->broken_by);
+    w->ops->enter(view_of(&s, w, r), fault_of(c), c->started_ns + HLY_CALL_DEADLINE_NS,
+                  c->agreed ? &over : NULL);
+    progress(w, r);
+}
+
+static void raise(hly_call_world_t *w, uint32_t r, const struct hly_verdict_wire *v)
+{
+    hly_caller_t *c = &w->ranks[r];
+    sight_t s;
+    if (c->phase == HLY_ENDED || c->phase == HLY_WELL ||
+        w->ops->is_fixed(view_of(&s, w, r), fault_of(c), v)) {
+        return;
+    }
+    const bool enters = !c->fault.entered && is_made(w, r);
+    w->ops->raise(view_of(&s, w, r), &c->fault, v);
+    if (enters) {
+        enter(w, r);
+    }
+}
+
+static void enter_late(hly_call_world_t *w, uint32_t r, bool stopped)
+{
+    hly_caller_t *c = &w->ranks[r];
+    sight_t s;
+    stopped |= w->now_ns - c->started_ns < HLY_CALL_DEADLINE_NS / LATE_SHARE;
+    if (c->fault.verdict.cause >= HLY_CAUSE_STOPPED && stopped) {
+        const struct hly_verdict_wire late = verdict(HLY_CAUSE_LATE, (int)r, 0);
+        w->ops->adopt(view_of(&s, w, r), &c->fault, &late);
+    }
+    enter(w, r);
+}
+
+static void end_too(hly_call_world_t *w, uint32_t r)
+{
+    hly_caller_t *c = &w->ranks[r];
+    if (!c->has_fault || !c->fault.entered) {
+        enter(w, r);
+        return;
+    }
+    c->fault.final = true;
+    c->fault.verdict = hly_whole(&c->broken_by);
+    progress(w, r);
+}
+
+static void heard(hly_call_world_t *w, uint32_t r, const struct hly_failing_message *m,
+                  const struct hly_verdict_wire *v)
+{
+    hly_caller_t *c = &w->ranks[r];
+    struct hly_fault *f = fault_of(c);
+    sight_t s;
+    if (f->final) {
+        return;
+    }
+    w->ops->heard(view_of(&s, w, r), f, m, v);
+    if (!f->entered && is_made(w, r)) {
+        enter_late(w, r, v->cause == HLY_CAUSE_STOPPED && v->rank == (int)r);
+    } else {
+        progress(w, r);
+    }
+}
+
+static bool outlives(const hly_caller_t *c)
+{
+    return c->phase == HLY_WELL && c->has_fault && c->fault.entered && !c->fault.final;
+}
+
+static void help(hly_call_world_t *w, uint32_t r)
+{
+    hly_caller_t *c = &w->ranks[r];
+    sight_t s;
+    struct hly_verdict_wire v;
+    if (c->listens && is_under_way(w, -1, r)) {
+        return; /* first it reads what has come */
+    }
+    if (outlives(c) && w->ops->help(view_of(&s, w, r), &c->fault, true, true, c->agreed, &v)) {
+        agree(w, r, &v);
+    }
+}
+
+static void outlived(hly_call_world_t *w, uint32_t r, const struct hly_failing_message *m,
+                     const struct hly_verdict_wire *v)
+{
+    hly_caller_t *c = &w->ranks[r];
+    sight_t s;
+    if (!c->settled) {
+        struct hly_verdict_wire mine = *v;
+        c->settled = true;
+        mine.of = mine.of ? mine.of : SEQUENCE + 1;
+        if (!c->broken) {
+            c->broken = true;
+            c->broken_by = hly_bare(&mine);
+        }
+        w->ops->outlive(view_of(&s, w, r), fault_of(c), &mine);
+    }
+    if (!outlives(c)) {
+        return;
+    }
+    if (w->ops->heard(view_of(&s, w, r), &c->fault, m, v) && !c->agreed &&
+        c->broken_by.of == SEQUENCE + 1) {
+        w->ops->alarm(view_of(&s, w, r), &c->fault);
+        c->broken_by = hly_bare(&c->fault.verdict);
+    }
+    help(w, r);
+}
+
+static void concluded(hly_call_world_t *w, uint32_t r, const struct hly_verdict_wire *v)
+{
+    hly_caller_t *c = &w->ranks[r];
+    if (c->agreed || !v->of) {
+        return;
+    }
+    agree(w, r, v);
+    if (is_made(w, r)) {
+        end_too(w, r);
+    }
+    help(w, r);
+}
+
+static void hear_verdict(hly_call_world_t *w, uint32_t r, const hly_letter_t *l)
+{
+    hly_caller_t *c = &w->ranks[r];
+    const struct hly_failing_message m = {.is_round = l->kind == ROUND,
+                                          .in_call = l->in_call,
+                                          .from = l->from,
+                                          .edge = l->edge,
+                                          .alarm = (enum hly_alarm)l->alarm};
+    const struct hly_verdict_wire v = hly_whole(&l->verdict);
+    const struct hly_verdict_wire known = hly_whole(&c->broken_by);
+    sight_t s;
+    if (!m.is_round && m.alarm == HLY_CONCLUDED) {
+        if (!c->has_fault || !hly_judge_is_past(&c->fault, m.from)) {
+            concluded(w, r, &v);
+        }
+    } else if (c->agreed) {
+        if (!m.is_round) {
+            w->ops->tell(view_of(&s, w, r), c->has_fault ? &c->fault : NULL, m.from, &known);
+        }
+    } else if (c->phase == HLY_WELL || c->phase == HLY_ENDED) {
+        outlived(w, r, &m, &v);
+    } else {
+        heard(w, r, &m, &v);
+    }
+}
+
+/* ---------------------------------------------------------------- events of a rank */
+
+static void try_complete(hly_call_world_t *w, uint32_t r)
+{
+    hly_caller_t *c = &w->ranks[r];
+    if (!is_under_way(w, -1, r)) {
+        c->listens = false;
+    }
+    if (c->phase == HLY_IN && c->data == (1u << w->nranks) - 1 && !c->listens) {
+        c->phase = HLY_WELL;
+        if (w->loud) {
+            printf(" = completes the call");
+        }
+    } else if (c->phase == HLY_FAILS) {
+        progress(w, r);
+    } else if (c->phase == HLY_WELL) {
+        help(w, r);
+    }
+}
+
+static void call(hly_call_world_t *w, uint32_t r, bool refused)
+{
+    hly_caller_t *c = &w->ranks[r];
+    struct hly_verdict_wire v = verdict(HLY_CAUSE_ARGUMENT, (int)r, 0);
+    c->phase = HLY_IN;
+    c->started_ns = w->now_ns;
+    c->listens = is_under_way(w, -1, r);
+    if (refused || (c->broken && !c->agreed)) {
+        if (!refused) {
+            v = hly_whole(&c->broken_by);
+        }
+        w->nrefused += refused;
+        raise(w, r, &v);
+    } else if (c->agreed) {
+        end_too(w, r);
+    } else if (c->has_fault) {
+        enter_late(w, r, false);
+    } else {
+        c->data |= bit(r);
+        for (uint32_t x = 0; x < w->nranks; x++) {
+            if (x != r) {
+                put(w, &(hly_letter_t){.from = (uint8_t)r, .to = (uint8_t)x, .kind = DATA});
+            }
+        }
+        try_complete(w, r);
+    }
+}
+
+static void hear(hly_call_world_t *w, uint32_t r, uint32_t from)
+{
+    hly_letter_t l;
+    if (!receive(w, from, r, &l)) {
+        return;
+    }
+    if (w->loud) {
+        printf(" %s", l.kind == DATA ? "data" : l.kind == ROUND ? "ROUND" : alarms[l.alarm]);
+        if (l.kind != DATA) {
+            hly_print_short(&l.verdict);
+        }
+    }
+    if (l.kind == DATA) {
+        w->ranks[r].data |= bit(from);
+    } else {
+        hear_verdict(w, r, &l);
+    }
+    try_complete(w, r);
+}
+
+/* As src/fault/events.c. */
+static bool is_silent_one(hly_call_world_t *w, uint32_t r, uint32_t rank)
+{
+    const struct hly_fault *f = &w->ranks[r].fault;
+    sight_t s;
+    if (!f->final && hly_judge_rules((int)w->nranks, &f->verdict)) {
+        return true;
+    }
+    return !f->final && f->verdict.cause >= HLY_CAUSE_STOPPED &&
+           !hly_held_is_heard(view_of(&s, w, r), f, (int)rank);
+}
+
+static void find(hly_call_world_t *w, uint32_t r, uint32_t x)
+{
+    hly_caller_t *c = &w->ranks[r];
+    hly_letter_t l;
+    sight_t s;
+    while (receive(w, x, r, &l)) {
+    }
+    c->known |= bit(x);
+    const struct hly_verdict_wire v =
+        verdict(HLY_CAUSE_PEER, (int)x, w->limits.words ? (char)('a' + r) : 0);
+    if (!c->broken) {
+        c->broken = true;
+        c->broken_by = hly_bare(&v);
+    }
+    if (c->has_fault) {
+        w->ops->lost(view_of(&s, w, r), &c->fault);
+    }
+    if (c->phase == HLY_FAILS ? is_silent_one(w, r, x)
+                              : c->phase == HLY_IN && !(c->data & bit(x))) {
+        raise(w, r, &v);
+    }
+    help(w, r);
+    try_complete(w, r);
+}
+
+static void name_the_absent(hly_call_world_t *w, uint32_t r)
+{
+    hly_caller_t *c = &w->ranks[r];
+    struct hly_fault *f = &c->fault;
+    sight_t s;
+    hly_view_t *v = view_of(&s, w, r);
+    for (uint32_t k = 0; k < hly_failing_rounds((int)w->nranks); k++) {
+        if ((!f->verdict.of || f->verdict.of == SEQUENCE + 1) && w->ops->is_silent(v, f, k)) {
+            struct hly_verdict_wire absent = verdict(HLY_CAUSE_ABSENT, hly_failing_from(v, k), 0);
+            w->ops->name_absent(v, f, &absent);
+            break;
+        }
+    }
+    for (uint32_t x = 0; x < w->nranks; x++) {
+        if (x != r && !(c->known & bit(x)) &&
+            !(f->verdict.cause == HLY_CAUSE_PEER && f->verdict.rank == (int)x)) {
+            const struct hly_failing_message m = {
+                .from = (int)r, .in_call = true, .alarm = HLY_BY_TIME};
+            post(&s, (int)x, &m, &f->verdict);
+        }
+    }
+}
+
+static void look(hly_call_world_t *w, uint32_t r)
+{
+    hly_caller_t *c = &w->ranks[r];
+    sight_t s;
+    const uint64_t deadline_ns = c->started_ns + HLY_CALL_DEADLINE_NS;
+    for (int i = 0; i < HLY_LATE_LOOKS && outlives(c); i++) {
+        w->ops->look_alone(view_of(&s, w, r), &c->fault);
+        help(w, r);
+    }
+    if (c->phase == HLY_WELL) {
+        return;
+    }
+    if (c->phase == HLY_IN) {
+        int missing = 0;
+        while (c->data & bit((uint32_t)missing)) {
+            missing++;
+        }
+        const struct hly_verdict_wire v = verdict(HLY_CAUSE_DEADLINE, missing, 0);
+        raise(w, r, &v);
+        return;
+    }
+    for (int i = 0; i < HLY_LATE_LOOKS && c->phase == HLY_FAILS; i++) {
+        if (w->ops->look(view_of(&s, w, r), &c->fault, deadline_ns)) {
+            name_the_absent(w, r);
+        }
+        progress(w, r);
+        if (is_under_way(w, -1, r)) {
+            break;
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- what can happen */
+
+static bool is_active(const hly_call_world_t *w, uint32_t r)
+{
+    return is_made(w, r) && !((w->dead | w->stopped) & bit(r));
+}
+
+static uint64_t timer_of(const hly_call_world_t *w, uint32_t r)
+{
+    const hly_caller_t *c = &w->ranks[r];
+    const struct hly_fault *f = &c->fault;
+    if (c->phase == HLY_IN) {
+        return c->started_ns + HLY_CALL_DEADLINE_NS;
+    }
+    uint64_t due = f->deadline_ns;
+    if (f->slow && !f->final && f->round < hly_failing_rounds((int)w->nranks) && !f->judging.word &&
+        f->absent_ns < due) {
+        due = f->absent_ns;
+    }
+    if (!f->slow && !f->final && c->started_ns + HLY_CALL_DEADLINE_NS < due) {
+        due = c->started_ns + HLY_CALL_DEADLINE_NS;
+    }
+    return due;
+}
+
+/* When time can go on to; 0: not now, or nobody waits for it. */
+static uint64_t next_time(const hly_call_world_t *w)
+{
+    uint64_t next = 0;
+    for (uint32_t r = 0; r < w->nranks; r++) {
+        if (!is_active(w, r)) {
+            continue;
+        }
+        const uint64_t due = timer_of(w, r);
+        if (due <= w->now_ns || is_under_way(w, -1, r) || (w->dead & ~w->ranks[r].known)) {
+            return 0;
+        }
+        next = !next || due < next ? due : next;
+    }
+    return next;
+}
+
+static void add(hly_case_event_t events[], uint32_t *n, hly_step_kind_t what, uint32_t a,
+                uint32_t b, bool must)
+{
+    events[(*n)++] = (hly_case_event_t){(uint8_t)what, (uint8_t)a, (uint8_t)b, must};
+}
+
+static uint32_t count(uint8_t set)
+{
+    return (uint32_t)__builtin_popcount(set);
+}
+
+static void add_calls(const hly_call_world_t *w, uint32_t r, hly_case_event_t events[], uint32_t *n)
+{
+    if (w->ranks[r].phase != HLY_OUT) {
+        return;
+    }
+    add(events, n, HLY_CASE_CALLS, r, 0, !(w->was_away & bit(r)));
+    if (w->nrefused < w->limits.refused) {
+        add(events, n, HLY_CASE_REFUSED, r, 0, false);
+    }
+}
+
+static void add_faults(const hly_call_world_t *w, uint32_t r, hly_case_event_t events[],
+                       uint32_t *n)
+{
+    if (count(w->dead) < w->limits.deaths) {
+        add(events, n, HLY_CASE_DIES, r, 0, false);
+    }
+    if (count(w->was_stopped) < w->limits.stops && is_made(w, r)) {
+        add(events, n, HLY_CASE_STOPS, r, 0, false);
+    }
+    for (uint32_t x = 0; x < w->nranks; x++) {
+        if ((w->stopped & bit(x)) && !(w->dead & bit(x)) && w->ranks[r].phase == HLY_IN &&
+            !(w->ranks[r].data & bit(x))) {
+            add(events, n, HLY_CASE_SEES, r, x, false);
+        }
+    }
+}
+
+/* Has it told its program of the failure? */
+static bool is_told(const hly_call_world_t *w, uint32_t r)
+{
+    const hly_caller_t *c = &w->ranks[r];
+    return (w->dead & bit(r)) || c->phase == HLY_ENDED || (c->phase == HLY_WELL && c->agreed);
+}
+
+/* Makes this message no difference? */
+static bool is_idle(const hly_call_world_t *w, const hly_letter_t *l)
+{
+    const hly_caller_t *to = &w->ranks[l->to];
+    const bool concluded = l->kind == ALARM && l->alarm == HLY_CONCLUDED;
+    if (l->kind == DATA) {
+        return to->phase > HLY_IN;
+    }
+    if (to->agreed) {
+        return l->kind == ROUND || concluded || is_told(w, l->from);
+    }
+    return to->phase == HLY_ENDED && !concluded;
+}
+
+/* What makes no difference any more is forgotten, so that fewer states differ. */
+static void forget(hly_call_world_t *w)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < w->nletters; i++) {
+        if (!is_idle(w, &w->letters[i])) {
+            w->letters[kept++] = w->letters[i];
+        }
+    }
+    w->nletters = kept;
+    for (uint32_t r = 0; r < w->nranks; r++) {
+        hly_caller_t *c = &w->ranks[r];
+        if (c->phase > HLY_IN) {
+            c->data = 0;
+        }
+        if (is_told(w, r)) {
+            memset(&c->fault, 0, sizeof c->fault);
+            c->has_fault = c->listens = false;
+            c->known = w->dead;
+        }
+    }
+}
+
+uint32_t hly_call_world_events(const hly_call_world_t *w, hly_case_event_t events[])
+{
+    uint32_t n = 0, calls = 0;
+    bool away_may_stay = true;
+    for (uint32_t r = 0; r < w->nranks; r++) {
+        if ((w->dead | w->stopped) & bit(r)) {
+            if (w->stopped & ~w->dead & bit(r)) {
+                add(events, &n, HLY_CASE_RESUMES, r, 0, false);
+            }
+            continue;
+        }
+        const bool active = is_active(w, r);
+        for (uint32_t x = 0; x < w->nranks; x++) {
+            if (is_under_way(w, (int)x, r)) {
+                add(events, &n, HLY_CASE_HEARS, r, x, active);
+            }
+            if (w->dead & ~w->ranks[r].known & bit(x)) {
+                add(events, &n, HLY_CASE_FINDS, r, x, active);
+            }
+        }
+        if (active && timer_of(w, r) <= w->now_ns && !is_under_way(w, -1, r)) {
+            add(events, &n, HLY_CASE_CLOCK, r, 0, true);
+        }
+        if (outlives(&w->ranks[r]) && w->ranks[r].fault.deadline_ns <= w->now_ns &&
+            !is_under_way(w, -1, r)) {
+            add(events, &n, HLY_CASE_CLOCK, r, 0, false);
+        }
+        calls += w->ranks[r].phase == HLY_OUT && !(w->was_away & bit(r));
+        add_calls(w, r, events, &n);
+        add_faults(w, r, events, &n);
+    }
+    away_may_stay = count(w->was_away) + calls <= w->limits.away;
+    if (next_time(w) && away_may_stay) { /* who has not called by then is away */
+        add(events, &n, HLY_CASE_PASSES, 0, 0, true);
+    }
+    return n;
+}
+
+void hly_call_world_apply(hly_call_world_t *w, const hly_case_event_t *e)
+{
+    const uint32_t r = e->a;
+    hly_caller_t *c = &w->ranks[r];
+    if (e->what == HLY_CASE_CALLS || e->what == HLY_CASE_REFUSED) {
+        call(w, r, e->what == HLY_CASE_REFUSED);
+    } else if (e->what == HLY_CASE_HEARS) {
+        hear(w, r, e->b);
+    } else if (e->what == HLY_CASE_FINDS) {
+        find(w, r, e->b);
+    } else if (e->what == HLY_CASE_CLOCK) {
+        look(w, r);
+    } else if (e->what == HLY_CASE_STOPS) {
+        w->stopped |= bit(r);
+        w->was_stopped |= bit(r);
+    } else if (e->what == HLY_CASE_RESUMES) {
+        w->stopped &= (uint8_t)~bit(r);
+        c->listens = true;
+    } else if (e->what == HLY_CASE_SEES) {
+        const struct hly_verdict_wire v = verdict(HLY_CAUSE_STOPPED, e->b, 0);
+        raise(w, r, &v);
+    } else if (e->what == HLY_CASE_PASSES) {
+        const uint64_t next = next_time(w);
+        w->now_ns = next ? next : w->now_ns;
+        for (uint32_t x = 0; x < w->nranks; x++) {
+            w->ranks[x].listens |= w->ranks[x].phase == HLY_WELL;
+            w->was_away |= w->ranks[x].phase == HLY_OUT && !(w->dead & bit(x)) ? bit(x) : 0;
+        }
+        if (!(w->dead | w->was_stopped | w->was_away)) {
+            w->complaint = "ranks wait for the clock, and all are there";
+        }
+    } else if (e->what == HLY_CASE_DIES) {
+        uint32_t kept = 0;
+        w->dead |= bit(r);
+        memset(c, 0, sizeof *c);
+        for (uint32_t i = 0; i < w->nletters; i++) {
+            if (w->letters[i].to != r) {
+                w->letters[kept++] = w->letters[i];
+            }
+        }
+        w->nletters = kept;
+    }
+    forget(w);
+    for (uint32_t x = 0; x < w->nranks; x++) { /* has it read now what had come? */
+        if (w->ranks[x].listens && !((w->dead | w->stopped) & bit(x)) && !is_under_way(w, -1, x)) {
+            try_complete(w, x);
+        }
+    }
+}
+
+void hly_call_world_finish(hly_call_world_t *w)
+{
+    for (uint32_t r = 0; r < w->nranks; r++) {
+        const hly_caller_t *c = &w->ranks[r];
+        if (is_active(w, r)) {
+            w->complaint = "a rank waits without end";
+        }
+        for (uint32_t x = 0; x < w->nranks && !(w->dead & bit(r)); x++) {
+            const hly_caller_t *other = &w->ranks[x];
+            if (c->phase != HLY_ENDED || other->phase != HLY_WELL || (w->dead & bit(x))) {
+                continue;
+            }
+            if (!c->result.of) {
+                w->complaint = "the ranks are out of step, and the verdict does not say so";
+            }
+            const bool bound =
+                !w->dead ||
+                !(w->was_away | w->was_stopped); /* else the dead one may have told it */
+            if (other->agreed && bound && !is_same(&other->broken_by, &c->result)) {
+                w->complaint = "who has completed the call is told another verdict";
+            }
+        }
+    }
+}

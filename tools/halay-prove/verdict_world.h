@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verdict_world.h - the ranks of one call that fails (src/agree/failing.h), with the messages
+ * between them and all that can happen to them: docs/agreements.md has the assumptions.
+ */
+#ifndef HALAY_PROVE_VERDICT_WORLD_H
+#define HALAY_PROVE_VERDICT_WORLD_H
+
+#include "../../src/agree/failing.h"
+
+#define HLY_CALL_DEADLINE_NS UINT64_C(8000000000)
+
+enum { HLY_CALL_RANKS = 8, HLY_CALL_FLIGHTS = 1024, HLY_CALL_LIST = 4, HLY_CALL_EVENTS = 256 };
+
+/* The functions of src/agree, or those of a damaged copy. */
+typedef struct hly_failing_ops {
+    const char *name; /* what is damaged */
+    void (*enter)(hly_view_t *, struct hly_fault *, uint64_t, const struct hly_verdict_wire *);
+    void (*outlive)(hly_view_t *, struct hly_fault *, const struct hly_verdict_wire *);
+    bool (*is_fixed)(hly_view_t *, const struct hly_fault *, const struct hly_verdict_wire *);
+    void (*raise)(hly_view_t *, struct hly_fault *, const struct hly_verdict_wire *);
+    bool (*heard)(hly_view_t *, struct hly_fault *, const struct hly_failing_message *,
+                  const struct hly_verdict_wire *);
+    void (*alarm)(hly_view_t *, const struct hly_fault *);
+    void (*lost)(hly_view_t *, struct hly_fault *);
+    void (*by_time)(hly_view_t *, struct hly_fault *, enum hly_cause);
+    bool (*look)(hly_view_t *, struct hly_fault *, uint64_t);
+    void (*look_alone)(hly_view_t *, struct hly_fault *);
+    bool (*is_silent)(hly_view_t *, const struct hly_fault *, uint32_t);
+    void (*name_absent)(hly_view_t *, struct hly_fault *, struct hly_verdict_wire *);
+    bool (*is_late)(hly_view_t *, struct hly_fault *);
+    bool (*is_decided)(hly_view_t *, struct hly_fault *, bool);
+    void (*go_round)(hly_view_t *, struct hly_fault *);
+    bool (*help)(hly_view_t *, struct hly_fault *, bool, bool, bool, struct hly_verdict_wire *);
+    bool (*end)(hly_view_t *, struct hly_fault *, struct hly_verdict_wire *);
+    void (*tell)(hly_view_t *, struct hly_fault *, int, const struct hly_verdict_wire *);
+    void (*tell_all)(hly_view_t *, struct hly_fault *, const struct hly_verdict_wire *);
+    bool (*adopt)(hly_view_t *, struct hly_fault *, const struct hly_verdict_wire *);
+} hly_failing_ops_t;
+
+#define HLY_FAILING_OPS                                                                            \
+    hly_failing_enter, hly_failing_outlive, hly_failing_is_fixed, hly_failing_raise,               \
+        hly_failing_heard, hly_failing_alarm, hly_failing_lost, hly_failing_by_time,               \
+        hly_failing_look, hly_failing_look_alone, hly_failing_is_silent, hly_failing_name,         \
+        hly_failing_is_late, hly_failing_is_decided, hly_failing_go_round, hly_failing_help,       \
+        hly_failing_end, hly_failing_tell, hly_failing_tell_all, hly_held_adopt
+
+extern const hly_failing_ops_t hly_sound_verdicts;
+
+typedef enum hly_step_kind {
+    HLY_CASE_CALLS = 'c',   /* rank a calls */
+    HLY_CASE_REFUSED = 'r', /* rank a calls, and its call is wrong */
+    HLY_CASE_HEARS = 'h',   /* rank a hears the next message of rank b */
+    HLY_CASE_DIES = 'd',    /* rank a dies */
+    HLY_CASE_FINDS = 'f',   /* rank a finds rank b dead; what was under way from there is lost */
+    HLY_CASE_STOPS = 's',   /* rank a is stopped */
+    HLY_CASE_RESUMES = 'g', /* and goes on */
+    HLY_CASE_SEES = 'p',    /* rank a has seen rank b stopped for the patience */
+    HLY_CASE_PASSES = 't',  /* time passes, to the next timer that is due */
+    HLY_CASE_CLOCK = 'l'    /* rank a looks at its clock: a timer is due */
+} hly_step_kind_t;
+
+typedef struct hly_case_event {
+    uint8_t what, a, b;
+    bool must; /* it happens, sooner or later, if nothing else does */
+} hly_case_event_t;
+
+typedef struct hly_case_limits { /* of what may go wrong */
+    uint32_t deaths, stops, away, refused;
+    bool words; /* ranks say one death by different words */
+} hly_case_limits_t;
+
+typedef struct hly_short { /* a verdict */
+    uint8_t cause, words, of;
+    int8_t rank, other;
+    uint8_t present[HLY_CALL_LIST], gone[HLY_CALL_LIST];
+} hly_short_t;
+
+typedef struct hly_letter { /* a message under way */
+    uint8_t from, to, kind, alarm, edge, in_call;
+    hly_short_t verdict;
+} hly_letter_t;
+
+typedef enum hly_phase { HLY_OUT, HLY_IN, HLY_FAILS, HLY_ENDED, HLY_WELL } hly_phase_t;
+
+typedef struct hly_caller { /* a rank */
+    uint8_t phase, data, known;
+    bool has_fault, settled, broken, agreed, listens, asked;
+    uint64_t started_ns;
+    hly_short_t broken_by, result;
+    struct hly_fault fault;
+} hly_caller_t;
+
+typedef struct hly_call_world {
+    const hly_failing_ops_t *ops;
+    hly_case_limits_t limits;
+    uint32_t nranks, nletters, nrefused;
+    uint8_t dead, stopped, was_stopped, was_away;
+    bool loud;
+    uint64_t now_ns;
+    const char *complaint; /* what has gone wrong, or NULL */
+    hly_caller_t ranks[HLY_CALL_RANKS];
+    hly_letter_t letters[HLY_CALL_FLIGHTS];
+} hly_call_world_t;
+
+void hly_call_world_init(hly_call_world_t *w, const hly_failing_ops_t *ops, uint32_t nranks,
+                         const hly_case_limits_t *limits);
+void hly_call_world_copy(hly_call_world_t *to, const hly_call_world_t *from);
+/* All that can happen; returns how many. */
+uint32_t hly_call_world_events(const hly_call_world_t *w, hly_case_event_t events[]);
+void hly_call_world_apply(hly_call_world_t *w, const hly_case_event_t *event);
+/* Nothing has to happen any more: complains if a rank still waits, or knows another verdict. */
+void hly_call_world_finish(hly_call_world_t *w);
+uint64_t hly_call_world_hash(const hly_call_world_t *w);
+
+/* ---------------------------------------------------------------- verdict_short.c */
+
+hly_short_t hly_shorten(const struct hly_verdict_wire *verdict);
+hly_short_t hly_bare(const struct hly_verdict_wire *verdict); /* without its lists of ranks */
+struct hly_verdict_wire hly_whole(const hly_short_t *verdict);
+void hly_print_short(const hly_short_t *verdict);
+
+#endif
