@@ -141,13 +141,13 @@ static uint32_t deaths_known(const hly_model_t *m, int p)
     return ranks;
 }
 
-/* A rank of its world that lives; -1: none. */
-static int suspect_of(const hly_model_t *m, int p)
+/* The bit of a rank of its world that lives; 0: there is none. */
+static uint32_t suspect_of(const hly_model_t *m, int p)
 {
     for (int q = 0; q < m->limits.places && m->process[p].epoch; q++)
         if (q != p && lives(&m->process[q]) && m->process[q].epoch == m->process[p].epoch)
-            return m->process[q].rank;
-    return -1;
+            return 1u << (unsigned)m->process[q].rank;
+    return 0;
 }
 
 static void add(hly_model_event_t events[], uint32_t *n, hly_occurrence_t what, int place,
@@ -163,7 +163,7 @@ static void add_its_own(const hly_model_t *m, int p, hly_model_event_t events[],
     const bool idle = it->state != HLY_ASKS_NOW && !it->failed && !it->stopped;
     if (idle && it->asked < l->again) {
         add(events, n, HLY_ASKS_ALL, p, it->state == HLY_RUNS && it->asked == 0);
-        if (l->wrong && suspect_of(m, p) >= 0)
+        if (l->wrong && suspect_of(m, p))
             add(events, n, HLY_ASKS_ONE, p, false);
     }
     if (idle && it->state == HLY_IS_IN && !it->leaves && l->least)
@@ -573,7 +573,7 @@ static void happen(hly_model_t *m, const hly_model_event_t *e)
         break;
     case HLY_ASKS_ONE:
         l->wrong--;
-        hello(m, e->place, deaths_known(m, e->place) | 1u << suspect_of(m, e->place), false);
+        hello(m, e->place, deaths_known(m, e->place) | suspect_of(m, e->place), false);
         break;
     case HLY_SAYS_LEAVES:
         hello(m, e->place, 0, true);

@@ -155,7 +155,7 @@ static void shorten(const hly_call_world_t *start, trace_t *trace)
 static void print_event(const hly_case_event_t *e)
 {
     static const struct {
-        char what;
+        uint8_t what;
         const char *text;
     } texts[] = {{HLY_CASE_CALLS, "rank %u calls"},
                  {HLY_CASE_REFUSED, "rank %u calls with a wrong argument"},

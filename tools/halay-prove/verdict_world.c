@@ -481,7 +481,7 @@ static void find(hly_call_world_t *w, uint32_t r, uint32_t x)
     }
     c->known |= bit(x);
     const struct hly_verdict_wire v =
-        verdict(HLY_CAUSE_PEER, (int)x, w->limits.words ? (char)('a' + r) : 0);
+        verdict(HLY_CAUSE_PEER, (int)x, (char)(w->limits.words ? 'a' + r : 0));
     if (!c->broken) {
         c->broken = true;
         c->broken_by = hly_bare(&v);
