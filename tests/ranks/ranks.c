@@ -64,6 +64,15 @@ uint64_t ranks_now_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
+double ranks_busy(void)
+{
+    double load;
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    if (getloadavg(&load, 1) != 1 || processors < 1 || load < 2.0 * (double)processors)
+        return 1;
+    return load / (2.0 * (double)processors);
+}
+
 static void *rank_main(void *arg)
 {
     struct start *s = arg;

@@ -89,5 +89,7 @@ extern const halay_inproc_faults_t ranks_put, ranks_tagged, ranks_staged;
 
 uint64_t ranks_random(uint64_t *state);
 uint64_t ranks_now_ns(void);
+/* How many times longer a thread takes on this machine now: 1 up to two threads a processor. */
+double ranks_busy(void);
 
 #endif

@@ -107,7 +107,8 @@ static void late(struct rank *r)
     int worst = 0;
     for (int i = 0; i < r->nranks; i++)
         worst = round->board.code[i] < worst ? round->board.code[i] : worst;
-    if (round->late_ns > SECOND || rc) /* else it was in time, or learns later that it was not */
+    if ((double)round->late_ns > ranks_busy() * SECOND ||
+        rc) /* else it was in time, or learns later that it was not */
         CHECK(rc == HALAY_ETIMEOUT, "form %d, %.1f s: rank %d of %d got %s", round->form,
               (double)round->late_ns * 1e-9, r->rank, r->nranks, halay_strerror(rc));
     if (worst) {
