@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import HALAYRUN, SOURCE, environment
+from conftest import HALAYRUN, SOURCE, busy, environment
 
 SUITE = SOURCE / "scripts/horovod-suite"
 FILE = "test/parallel/test_torch.py"
@@ -71,7 +71,7 @@ def test_killed():
 def suite(*arguments):
     done = subprocess.run(
         [sys.executable, str(SUITE), "--halayrun", str(HALAYRUN), *map(str, arguments)],
-        env=environment(), capture_output=True, text=True, timeout=180)  # fmt: skip
+        env=environment(), capture_output=True, text=True, timeout=240 * busy())  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 
 
