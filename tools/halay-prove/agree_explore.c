@@ -3,9 +3,6 @@
  * agree_explore.c - halay-prove --agreements: goes through all states that a few ranks in an
  * agreement can reach, or through drawn runs of many; and shows that damaged agreements are
  * refused.
- *
- * Each event brings some rank further, so no run is endless: a state that comes again on its own
- * path would be a complaint. Of a state that was seen a hash of 64 bits is kept.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,154 +12,24 @@
 #include "order.h"
 #include "seen.h"
 
-enum { DEPTH = 400, TRACE_MOST = 4096 };
-
-typedef struct trace {
-    hly_world_event_t events[TRACE_MOST];
-    uint32_t n;
-} trace_t;
-
-typedef struct search {
-    hly_seen_t seen;
-    hly_world_t *worlds[DEPTH];
-    uint64_t path[DEPTH];
-    trace_t trace;
-    uint64_t steps;
-    const char *complaint;
-} search_t;
-
-/* ---------------------------------------------------------------- all states */
-
-static bool is_on_path(const search_t *s, uint32_t depth, uint64_t hash)
-{
-    for (uint32_t i = 0; i < depth; i++) {
-        if (s->path[i] == hash) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool look(search_t *s, uint32_t depth)
-{
-    hly_world_t *w = s->worlds[depth];
-    hly_world_event_t events[512];
-    const uint32_t n = hly_world_events(w, events);
-    bool must = false;
-    for (uint32_t i = 0; i < n; i++) {
-        must |= events[i].must;
-    }
-    if (!must) {
-        hly_world_finish(w);
-    }
-    s->trace.n = depth;
-    s->complaint = w->complaint;
-    for (uint32_t i = 0; i < n && !s->complaint; i++) {
-        hly_world_t *next = s->worlds[depth + 1];
-        hly_world_copy(next, w);
-        hly_world_apply(next, &events[i]);
-        s->steps++;
-        s->trace.events[depth] = events[i];
-        s->trace.n = depth + 1;
-        s->complaint = next->complaint;
-        const uint64_t hash = hly_world_hash(next) | 1;
-        s->path[depth + 1] = hash;
-        if (s->complaint) {
-            break;
-        }
-        if (hly_seen_is_new(&s->seen, hash)) {
-            if (depth + 2 == DEPTH) {
-                s->complaint = "it does not end";
-            } else if (!look(s, depth + 1)) {
-                break;
-            }
-        } else if (is_on_path(s, depth + 1, hash)) {
-            s->complaint = "it goes in a circle";
-        }
-    }
-    return !s->complaint;
-}
-
-static search_t *search_new(void)
-{
-    search_t *s = hly_seen_memory(sizeof *s);
-    for (uint32_t i = 0; i < DEPTH; i++) {
-        s->worlds[i] = hly_seen_memory(offsetof(hly_world_t, flights) + 512 * sizeof(hly_flight_t));
-    }
-    return s;
-}
-
-static void search_free(search_t *s)
-{
-    for (uint32_t i = 0; i < DEPTH; i++) {
-        free(s->worlds[i]);
-    }
-    hly_seen_free(&s->seen);
-    free(s);
-}
+static const hly_explored_t agreements = {
+    .bytes = sizeof(hly_world_t),
+    .state_bytes = offsetof(hly_world_t, flights) + 512 * sizeof(hly_flight_t),
+    .complaint = offsetof(hly_world_t, complaint),
+    .events_most = HLY_WORLD_EVENTS,
+    .depth = 400,
+    .trace = HLY_TRACE_MOST,
+    .copy = hly_world_copy,
+    .events = hly_world_events,
+    .can = hly_world_can,
+    .apply = hly_world_apply,
+    .finish = hly_world_finish,
+    .hash = hly_world_hash,
+};
 
 /* ---------------------------------------------------------------- a counter-example */
 
-/* Plays what of the trace can happen, and then what must; complains as the search did. */
-static const char *play(const hly_world_t *start, trace_t *trace, hly_world_t *w)
-{
-    uint32_t kept = 0;
-    hly_world_copy(w, start);
-    for (uint32_t i = 0; i < trace->n && !w->complaint; i++) {
-        if (hly_world_can(w, &trace->events[i])) {
-            trace->events[kept++] = trace->events[i];
-            hly_world_apply(w, &trace->events[i]);
-        }
-    }
-    trace->n = kept;
-    static hly_world_event_t events[HLY_WORLD_EVENTS];
-    bool must = true;
-    while (must && !w->complaint) {
-        const uint32_t n = hly_world_events(w, events);
-        must = false;
-        for (uint32_t i = 0; i < n && !must; i++) {
-            must = events[i].must;
-            if (must) {
-                trace->events[trace->n++] = events[i];
-                hly_world_apply(w, &events[i]);
-            }
-        }
-        if (!must) {
-            hly_world_finish(w);
-        }
-        if (must && trace->n == TRACE_MOST) {
-            w->complaint = "it goes in a circle";
-        }
-    }
-    return w->complaint;
-}
-
-/* Leaves out of it what the complaint does not need. */
-static void shorten(const hly_world_t *start, trace_t *trace)
-{
-    static trace_t less;
-    hly_world_t *w = hly_seen_memory(sizeof *w);
-    bool shorter = true;
-    while (shorter) {
-        shorter = false;
-        for (uint32_t i = 0; i < trace->n; i++) {
-            less.n = 0;
-            for (uint32_t k = 0; k < trace->n; k++) {
-                if (k != i) {
-                    less.events[less.n++] = trace->events[k];
-                }
-            }
-            if (play(start, &less, w) && less.n < trace->n) {
-                *trace = less;
-                shorter = true;
-                break;
-            }
-        }
-    }
-    free(w);
-}
-
-static void print_event(const hly_world_event_t *e)
+static void print_event(const hly_happens_t *e)
 {
     switch (e->what) {
     case HLY_CALLS:
@@ -186,7 +53,7 @@ static void print_event(const hly_world_event_t *e)
     }
 }
 
-static void print_trace(const hly_world_t *start, const trace_t *trace)
+static void print_trace(const hly_world_t *start, const hly_trace_t *trace)
 {
     hly_world_t *w = hly_seen_memory(sizeof *w);
     hly_world_copy(w, start);
@@ -250,11 +117,11 @@ static const struct story {
      "c1 c2 t1 t2"},
 };
 
-static void read_trace(const char *text, trace_t *trace)
+static void read_trace(const char *text, hly_trace_t *trace)
 {
     for (trace->n = 0; *text; text += *text == ' ') {
-        hly_world_event_t *e = &trace->events[trace->n++];
-        *e = (hly_world_event_t){.what = (uint8_t)*text++, .a = (uint8_t)(*text++ - '0')};
+        hly_happens_t *e = &trace->events[trace->n++];
+        *e = (hly_happens_t){.what = (uint8_t)*text++, .a = (uint8_t)(*text++ - '0')};
         if (*text && *text != ' ') {
             e->b = (uint8_t)(*text++ - '0');
         }
@@ -264,10 +131,10 @@ static void read_trace(const char *text, trace_t *trace)
 static const char *tell_story(const struct story *story, const hly_agreement_ops_t *ops)
 {
     static hly_world_t start, w;
-    static trace_t trace;
+    static hly_trace_t trace;
     hly_world_init(&start, ops, story->nranks, &story->limits);
     read_trace(story->events, &trace);
-    return play(&start, &trace, &w);
+    return hly_explore_play(&agreements, &start, &trace, &w);
 }
 
 static void tell_stories(hly_count_t *count)
@@ -305,25 +172,23 @@ static const struct bounds {
 static bool explore_one(const hly_agreement_ops_t *ops, const struct bounds *b, bool loud)
 {
     static hly_world_t start;
-    search_t *s = search_new();
+    static hly_trace_t trace;
+    hly_explored_counts_t counts;
     hly_world_init(&start, ops, b->nranks, &b->limits);
-    hly_world_copy(s->worlds[0], &start);
-    look(s, 0);
+    const char *complaint = hly_explore_all(&agreements, &start, &trace, &counts);
     if (loud && ops == &hly_sound) {
         printf("%u ranks, %u die, %u slow, %u away: %llu states, %llu steps\n", b->nranks,
-               b->limits.deaths, b->limits.slow, b->limits.away, (unsigned long long)s->seen.used,
-               (unsigned long long)s->steps);
+               b->limits.deaths, b->limits.slow, b->limits.away, (unsigned long long)counts.states,
+               (unsigned long long)counts.steps);
     }
-    const bool refused = s->complaint;
-    if (refused) {
-        printf("%s, %u ranks: %s\n", ops->name, b->nranks, s->complaint);
-        shorten(&start, &s->trace);
+    if (complaint) {
+        printf("%s, %u ranks: %s\n", ops->name, b->nranks, complaint);
+        hly_explore_shorten(&agreements, &start, &trace);
         if (loud) {
-            print_trace(&start, &s->trace);
+            print_trace(&start, &trace);
         }
     }
-    search_free(s);
-    return !refused;
+    return !complaint;
 }
 
 /* A run of many ranks: what happens next is drawn. Faults are rare, so that there is something to
@@ -331,8 +196,8 @@ static bool explore_one(const hly_agreement_ops_t *ops, const struct bounds *b, 
 static bool run_one(const hly_agreement_ops_t *ops, uint64_t *chance, bool loud)
 {
     static hly_world_t start, w;
-    static trace_t trace;
-    static hly_world_event_t events[HLY_WORLD_EVENTS];
+    static hly_trace_t trace;
+    static hly_happens_t events[HLY_WORLD_EVENTS];
     const uint32_t nranks = 5 + hly_random_below(chance, hly_random_below(chance, 4) ? 8 : 60);
     hly_limits_t limits = {hly_random_below(chance, 4), hly_random_below(chance, 2),
                            hly_random_below(chance, 2)};
@@ -346,7 +211,7 @@ static bool run_one(const hly_agreement_ops_t *ops, uint64_t *chance, bool loud)
         start.calls_other = UINT64_C(1) << hly_random_below(chance, nranks);
     }
     hly_world_copy(&w, &start);
-    for (trace.n = 0; must && !w.complaint && trace.n < TRACE_MOST;) {
+    for (trace.n = 0; must && !w.complaint && trace.n < HLY_TRACE_MOST;) {
         const uint32_t n = hly_world_events(&w, events);
         must = false;
         for (uint32_t i = 0; i < n; i++) {
@@ -355,7 +220,7 @@ static bool run_one(const hly_agreement_ops_t *ops, uint64_t *chance, bool loud)
         if (n == 0) {
             break;
         }
-        const hly_world_event_t *e = &events[hly_random_below(chance, n)];
+        const hly_happens_t *e = &events[hly_random_below(chance, n)];
         if (e->must || !hly_random_below(chance, rare) || !must) {
             trace.events[trace.n++] = *e;
             hly_world_apply(&w, e);
@@ -367,7 +232,7 @@ static bool run_one(const hly_agreement_ops_t *ops, uint64_t *chance, bool loud)
     }
     if (w.complaint && loud) {
         printf("%s, %u ranks: %s\n", ops->name, nranks, w.complaint);
-        shorten(&start, &trace);
+        hly_explore_shorten(&agreements, &start, &trace);
         print_trace(&start, &trace);
     }
     return !w.complaint;

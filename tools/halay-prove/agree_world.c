@@ -51,8 +51,10 @@ void hly_world_init(hly_world_t *w, const hly_agreement_ops_t *ops, uint32_t nra
     }
 }
 
-void hly_world_copy(hly_world_t *to, const hly_world_t *from)
+void hly_world_copy(void *copy, const void *world)
 {
+    hly_world_t *to = copy;
+    const hly_world_t *from = world;
     const size_t ranks = from->nranks;
     memcpy(to, from, offsetof(hly_world_t, known));
     memcpy(to->known, from->known, ranks * sizeof from->known[0]);
@@ -63,8 +65,9 @@ void hly_world_copy(hly_world_t *to, const hly_world_t *from)
 }
 
 /* The order of messages of different pairs is no part of the state. */
-uint64_t hly_world_hash(const hly_world_t *w)
+uint64_t hly_world_hash(const void *world)
 {
+    const hly_world_t *w = world;
     uint64_t links[16] = {0}, hash = hly_seen_mix(hly_seen_mix(w->dead, w->slow), w->away);
     for (uint32_t r = 0; r < w->nranks; r++) {
         hash = hly_seen_mix(hash, w->known[r]);
@@ -265,8 +268,9 @@ static bool is_active(const hly_world_t *w, uint32_t rank)
     return hly_world_rank(w, rank)->entered && !is_over(w, rank) && !(w->slow & bit(rank));
 }
 
-bool hly_world_can(const hly_world_t *w, const hly_world_event_t *e)
+bool hly_world_can(const void *world, const hly_happens_t *e)
 {
+    const hly_world_t *w = world;
     uint64_t slow, away;
     if (e->a >= w->nranks || e->b >= w->nranks || is_dead(w, e->a)) {
         return false;
@@ -287,14 +291,15 @@ bool hly_world_can(const hly_world_t *w, const hly_world_event_t *e)
     }
 }
 
-static void add(hly_world_event_t events[], uint32_t *n, hly_happening_t what, uint32_t a,
-                uint32_t b, bool must)
+static void add(hly_happens_t events[], uint32_t *n, hly_happening_t what, uint32_t a, uint32_t b,
+                bool must)
 {
-    events[(*n)++] = (hly_world_event_t){(uint8_t)what, (uint8_t)a, (uint8_t)b, must};
+    events[(*n)++] = (hly_happens_t){(uint8_t)what, (uint8_t)a, (uint8_t)b, must};
 }
 
-uint32_t hly_world_events(const hly_world_t *w, hly_world_event_t events[])
+uint32_t hly_world_events(const void *world, hly_happens_t events[])
 {
+    const hly_world_t *w = world;
     uint32_t n = 0;
     uint64_t seen[HLY_WORLD_RANKS] = {0}, slow, away;
     for (uint32_t i = 0; i < w->nflights; i++) {
@@ -377,8 +382,9 @@ static void check(hly_world_t *w, uint32_t rank)
     }
 }
 
-void hly_world_apply(hly_world_t *w, const hly_world_event_t *e)
+void hly_world_apply(void *world, const hly_happens_t *e)
 {
+    hly_world_t *w = world;
     struct hly_agreement *a = rank_of(w, e->a);
     sender_t sender = {w, e->a, e->what == HLY_HEARS ? e->b : -1};
     const struct hly_agreement_sink sink = {send, &sender};
@@ -426,8 +432,9 @@ void hly_world_apply(hly_world_t *w, const hly_world_event_t *e)
     forget(w);
 }
 
-void hly_world_finish(hly_world_t *w)
+void hly_world_finish(void *world)
 {
+    hly_world_t *w = world;
     for (uint32_t r = 0; r < w->nranks; r++) {
         if (!is_dead(w, r) && is_active(w, r)) {
             w->complaint = "a rank waits without end";

@@ -7,6 +7,7 @@
 #define HALAY_PROVE_AGREE_WORLD_H
 
 #include "../../src/agree/agree.h"
+#include "explore.h"
 
 enum { HLY_WORLD_RANKS = 64, HLY_WORLD_FLIGHTS = 16384, HLY_WORLD_EVENTS = 8192 };
 
@@ -33,11 +34,6 @@ typedef enum hly_happening {
     HLY_ASKS = 'a',  /* rank a, who coordinates, asks again */
     HLY_CLOCK = 't'  /* the timer of rank a is due */
 } hly_happening_t;
-
-typedef struct hly_world_event {
-    uint8_t what, a, b;
-    bool must; /* it happens, sooner or later, if nothing else does */
-} hly_world_event_t;
 
 typedef struct hly_limits { /* of what may go wrong */
     uint32_t deaths, slow, away;
@@ -68,14 +64,14 @@ typedef struct hly_world {
 void hly_world_init(hly_world_t *w, const hly_agreement_ops_t *ops, uint32_t nranks,
                     const hly_limits_t *limits);
 /* Copies no more than is in use. */
-void hly_world_copy(hly_world_t *to, const hly_world_t *from);
+void hly_world_copy(void *copy, const void *world);
 /* All that can happen; returns how many. */
-uint32_t hly_world_events(const hly_world_t *w, hly_world_event_t events[]);
-bool hly_world_can(const hly_world_t *w, const hly_world_event_t *event);
-void hly_world_apply(hly_world_t *w, const hly_world_event_t *event);
+uint32_t hly_world_events(const void *world, hly_happens_t events[]);
+bool hly_world_can(const void *world, const hly_happens_t *event);
+void hly_world_apply(void *world, const hly_happens_t *event);
 /* Nothing has to happen any more: complains if a rank still waits. */
-void hly_world_finish(hly_world_t *w);
-uint64_t hly_world_hash(const hly_world_t *w);
+void hly_world_finish(void *world);
+uint64_t hly_world_hash(const void *world);
 const struct hly_agreement *hly_world_rank(const hly_world_t *w, uint32_t rank);
 
 #endif

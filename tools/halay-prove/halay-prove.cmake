@@ -6,7 +6,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/verdict_damages.cmake)
 add_executable(halay-prove halay-prove/agree_explore.c halay-prove/agree_world.c ${DAMAGED}
   halay-prove/meet_explore.c halay-prove/meet_model.c ${MEET_DAMAGED}
   halay-prove/verdict_explore.c halay-prove/verdict_short.c halay-prove/verdict_world.c ${DAMAGED_VERDICTS}
-  halay-prove/seen.c
+  halay-prove/explore.c halay-prove/seen.c
   halay-prove/main.c halay-prove/prove.c halay-prove/campaign.c halay-prove/far.c
   halay-prove/mutant.c halay-prove/selftest.c halay-prove/handmade.c halay-prove/oracle.c
   halay-prove/search.c halay-prove/adversary.c halay-prove/shapes.c common/machine.c

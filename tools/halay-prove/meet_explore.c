@@ -4,147 +4,25 @@
  * reach, and shows that damaged meetings are refused.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "meet_explore.h"
-#include "seen.h"
 
-enum { DEPTH = 160, TRACE_MOST = 256 };
-
-typedef struct meet_trace {
-    hly_model_event_t events[TRACE_MOST];
-    uint32_t n;
-} meet_trace_t;
-
-typedef struct meet_search {
-    hly_seen_t seen;
-    hly_model_t models[DEPTH];
-    uint64_t path[DEPTH];
-    meet_trace_t trace;
-    uint64_t steps;
-    const char *complaint;
-} meet_search_t;
-
-/* ---------------------------------------------------------------- all states */
-
-static bool is_on_path(const meet_search_t *s, uint32_t depth, uint64_t hash)
-{
-    for (uint32_t i = 0; i < depth; i++) {
-        if (s->path[i] == hash) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool look(meet_search_t *s, uint32_t depth)
-{
-    hly_model_t *m = &s->models[depth];
-    hly_model_event_t events[HLY_MODEL_EVENTS];
-    const uint32_t n = hly_model_events(m, events);
-    bool must = false;
-    for (uint32_t i = 0; i < n; i++) {
-        must |= events[i].must;
-    }
-    if (!must) {
-        hly_model_finish(m);
-    }
-    s->trace.n = depth;
-    s->complaint = m->complaint;
-    for (uint32_t i = 0; i < n && !s->complaint; i++) {
-        hly_model_t *next = &s->models[depth + 1];
-        *next = *m;
-        hly_model_apply(next, &events[i]);
-        s->steps++;
-        s->trace.events[depth] = events[i];
-        s->trace.n = depth + 1;
-        s->complaint = next->complaint;
-        const uint64_t hash = hly_model_hash(next) | 1;
-        s->path[depth + 1] = hash;
-        if (s->complaint) {
-            break;
-        }
-        if (hly_seen_is_new(&s->seen, hash)) {
-            if (depth + 2 == DEPTH) {
-                s->complaint = "it does not end";
-            } else if (!look(s, depth + 1)) {
-                break;
-            }
-        } else if (is_on_path(s, depth + 1, hash)) {
-            s->complaint = "it goes in a circle";
-        }
-    }
-    return !s->complaint;
-}
+static const hly_explored_t meetings = {
+    .bytes = sizeof(hly_model_t),
+    .state_bytes = sizeof(hly_model_t),
+    .complaint = offsetof(hly_model_t, complaint),
+    .events_most = HLY_MODEL_EVENTS,
+    .depth = 160,
+    .trace = 256,
+    .copy = hly_model_copy,
+    .events = hly_model_events,
+    .apply = hly_model_apply,
+    .finish = hly_model_finish,
+    .hash = hly_model_hash,
+};
 
 /* ---------------------------------------------------------------- a counter-example */
-
-static bool can(const hly_model_t *m, const hly_model_event_t *e)
-{
-    hly_model_event_t events[HLY_MODEL_EVENTS];
-    const uint32_t n = hly_model_events(m, events);
-    for (uint32_t i = 0; i < n; i++) {
-        if (events[i].what == e->what && events[i].place == e->place) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Plays what of the trace can happen, and then what must; complains as the search did. */
-static const char *play(const hly_model_t *start, meet_trace_t *trace, hly_model_t *m)
-{
-    hly_model_event_t events[HLY_MODEL_EVENTS];
-    uint32_t kept = 0;
-    bool must = true;
-    *m = *start;
-    for (uint32_t i = 0; i < trace->n && !m->complaint; i++) {
-        if (can(m, &trace->events[i])) {
-            trace->events[kept++] = trace->events[i];
-            hly_model_apply(m, &trace->events[i]);
-        }
-    }
-    trace->n = kept;
-    while (must && !m->complaint && trace->n < TRACE_MOST) {
-        const uint32_t n = hly_model_events(m, events);
-        must = false;
-        for (uint32_t i = 0; i < n && !must; i++) {
-            must = events[i].must;
-            if (must) {
-                trace->events[trace->n++] = events[i];
-                hly_model_apply(m, &events[i]);
-            }
-        }
-        if (!must) {
-            hly_model_finish(m);
-        }
-    }
-    return m->complaint ? m->complaint : must ? "it goes in a circle" : NULL;
-}
-
-/* Leaves out of it what the complaint does not need. */
-static void shorten(const hly_model_t *start, meet_trace_t *trace)
-{
-    static meet_trace_t less;
-    static hly_model_t m;
-    bool shorter = true;
-    while (shorter) {
-        shorter = false;
-        for (uint32_t i = 0; i < trace->n && !shorter; i++) {
-            less.n = 0;
-            for (uint32_t k = 0; k < trace->n; k++) {
-                if (k != i) {
-                    less.events[less.n++] = trace->events[k];
-                }
-            }
-            if (play(start, &less, &m) && less.n < trace->n) {
-                *trace = less;
-                shorter = true;
-            }
-        }
-    }
-}
 
 static const char *meaning(uint8_t what)
 {
@@ -184,17 +62,17 @@ static const char *meaning(uint8_t what)
     }
 }
 
-static void print_trace(const hly_model_t *start, const meet_trace_t *trace)
+static void print_trace(const hly_model_t *start, const hly_trace_t *trace)
 {
     static hly_model_t m;
     m = *start;
     m.quiet = false;
     for (uint32_t i = 0; i < trace->n; i++) {
-        const hly_model_event_t *e = &trace->events[i];
+        const hly_happens_t *e = &trace->events[i];
         if (e->what == HLY_TIME) {
             printf("    time passes");
         } else {
-            printf("    process %u %s", e->place, meaning(e->what));
+            printf("    process %u %s", e->a, meaning(e->what));
         }
         hly_model_apply(&m, e);
         printf("\n");
@@ -250,15 +128,15 @@ static const struct meet_story {
 static const char *tell_story(const struct meet_story *story, const hly_worlds_ops_t *ops)
 {
     static hly_model_t start, m;
-    static meet_trace_t trace;
+    static hly_trace_t trace;
     hly_model_init(&start, ops, &story->limits);
     trace.n = 0;
     for (const char *at = story->events; *at; at += 2 + (at[2] == ' ')) {
         trace.events[trace.n++] =
-            (hly_model_event_t){.what = (uint8_t)at[0], .place = (uint8_t)(at[1] - '0')};
+            (hly_happens_t){.what = (uint8_t)at[0], .a = (uint8_t)(at[1] - '0')};
     }
     const uint32_t n = trace.n;
-    const char *complaint = play(&start, &trace, &m);
+    const char *complaint = hly_explore_play(&meetings, &start, &trace, &m);
     return complaint ? complaint : trace.n < n ? "the run cannot happen" : NULL;
 }
 
@@ -365,26 +243,23 @@ static const struct meet_bounds {
 static bool explore_one(const hly_worlds_ops_t *ops, const struct meet_bounds *b, bool loud)
 {
     static hly_model_t start;
-    meet_search_t *s = hly_seen_memory(sizeof *s);
+    static hly_trace_t trace;
+    hly_explored_counts_t counts;
     hly_model_init(&start, ops, &b->limits);
-    s->models[0] = start;
-    look(s, 0);
+    const char *complaint = hly_explore_all(&meetings, &start, &trace, &counts);
     const bool sound = ops == &hly_worlds_sound;
     if (loud && sound) {
-        printf("%s: %llu states, %llu steps\n", b->name, (unsigned long long)s->seen.used,
-               (unsigned long long)s->steps);
+        printf("%s: %llu states, %llu steps\n", b->name, (unsigned long long)counts.states,
+               (unsigned long long)counts.steps);
     }
-    const bool refused = s->complaint;
-    if (refused) {
-        printf("%s, %s: %s\n", ops->name, b->name, s->complaint);
+    if (complaint) {
+        printf("%s, %s: %s\n", ops->name, b->name, complaint);
         if (loud) {
-            shorten(&start, &s->trace);
-            print_trace(&start, &s->trace);
+            hly_explore_shorten(&meetings, &start, &trace);
+            print_trace(&start, &trace);
         }
     }
-    hly_seen_free(&s->seen);
-    free(s);
-    return !refused;
+    return !complaint;
 }
 
 void hly_meet_explore(bool all, hly_count_t *count)

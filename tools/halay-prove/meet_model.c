@@ -105,8 +105,9 @@ static uint64_t hash_place(const hly_model_t *m, int p, uint64_t hash)
     return hly_seen_mix(hash, it->state == HLY_ASKS_NOW ? since(m, it->end_ns) : 0);
 }
 
-uint64_t hly_model_hash(const hly_model_t *m)
+uint64_t hly_model_hash(const void *world)
 {
+    const hly_model_t *m = world;
     const struct hly_worlds *w = worlds_of(m);
     uint64_t hash =
         hly_seen_mix(1, w->epoch | w->broken << 8 | (uint64_t)(w->failed + 1) << 12 |
@@ -150,13 +151,12 @@ static uint32_t suspect_of(const hly_model_t *m, int p)
     return 0;
 }
 
-static void add(hly_model_event_t events[], uint32_t *n, hly_occurrence_t what, int place,
-                bool must)
+static void add(hly_happens_t events[], uint32_t *n, hly_occurrence_t what, int place, bool must)
 {
-    events[(*n)++] = (hly_model_event_t){(uint8_t)what, (uint8_t)place, must};
+    events[(*n)++] = (hly_happens_t){.what = (uint8_t)what, .a = (uint8_t)place, .must = must};
 }
 
-static void add_its_own(const hly_model_t *m, int p, hly_model_event_t events[], uint32_t *n)
+static void add_its_own(const hly_model_t *m, int p, hly_happens_t events[], uint32_t *n)
 {
     const hly_process_t *it = &m->process[p];
     const hly_model_limits_t *l = &m->limits;
@@ -184,8 +184,14 @@ static void add_its_own(const hly_model_t *m, int p, hly_model_event_t events[],
         add(events, n, HLY_INIT_FAILS, p, false);
 }
 
-uint32_t hly_model_events(const hly_model_t *m, hly_model_event_t events[])
+void hly_model_copy(void *copy, const void *world)
 {
+    memcpy(copy, world, sizeof(hly_model_t));
+}
+
+uint32_t hly_model_events(const void *world, hly_happens_t events[])
+{
+    const hly_model_t *m = world;
     uint32_t n = 0;
     for (int p = 0; p < m->limits.places; p++) {
         const hly_process_t *it = &m->process[p];
@@ -557,26 +563,26 @@ static void pass_time(hly_model_t *m)
     m->now = due;
 }
 
-static void happen(hly_model_t *m, const hly_model_event_t *e)
+static void happen(hly_model_t *m, const hly_happens_t *e)
 {
-    hly_process_t *it = &m->process[e->place];
+    hly_process_t *it = &m->process[e->a];
     hly_model_limits_t *l = &m->limits;
     const int first = l->places - 2;
     switch (e->what) {
     case HLY_STARTS:
         l->starts -= it->number > 0;
         *it = (hly_process_t){.state = HLY_RUNS, .number = (uint8_t)(it->number + 1)};
-        m->ops->start(worlds(m), e->place);
+        m->ops->start(worlds(m), e->a);
         break;
     case HLY_ASKS_ALL:
-        hello(m, e->place, deaths_known(m, e->place), false);
+        hello(m, e->a, deaths_known(m, e->a), false);
         break;
     case HLY_ASKS_ONE:
         l->wrong--;
-        hello(m, e->place, deaths_known(m, e->place) | suspect_of(m, e->place), false);
+        hello(m, e->a, deaths_known(m, e->a) | suspect_of(m, e->a), false);
         break;
     case HLY_SAYS_LEAVES:
-        hello(m, e->place, 0, true);
+        hello(m, e->a, 0, true);
         break;
     case HLY_HANGS_UP:
         l->hangs--;
@@ -584,14 +590,14 @@ static void happen(hly_model_t *m, const hly_model_event_t *e)
         break;
     case HLY_TWIN_ASKS:
         l->twins--;
-        twin(m, e->place);
+        twin(m, e->a);
         break;
     case HLY_CUT:
         it->connected = false;
-        m->ops->left(worlds(m), e->place);
+        m->ops->left(worlds(m), e->a);
         break;
     case HLY_TOLD_END:
-        ended(m, e->place);
+        ended(m, e->a);
         break;
     case HLY_KILLED:
         l->deaths--;
@@ -649,8 +655,9 @@ static void check_told(hly_model_t *m)
         complain(m, "there can be no table, and those that ask are not told");
 }
 
-void hly_model_apply(hly_model_t *m, const hly_model_event_t *e)
+void hly_model_apply(void *world, const hly_happens_t *e)
 {
+    hly_model_t *m = world;
     happen(m, e);
     act(m);
     for (int p = 0; p < m->limits.places; p++) {
@@ -665,8 +672,9 @@ void hly_model_apply(hly_model_t *m, const hly_model_event_t *e)
     check_told(m);
 }
 
-void hly_model_finish(hly_model_t *m)
+void hly_model_finish(void *world)
 {
+    hly_model_t *m = world;
     for (int p = 0; p < m->limits.places; p++)
         if (lives(&m->process[p]) && m->process[p].state == HLY_ASKS_NOW)
             complain(m, "a process waits without end");

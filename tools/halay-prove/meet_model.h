@@ -7,6 +7,7 @@
 #define HALAY_PROVE_MEET_MODEL_H
 
 #include "../../boot/common/world.h"
+#include "explore.h"
 
 enum { HLY_MODEL_PLACES = 4, HLY_MODEL_EVENTS = 64 };
 
@@ -49,11 +50,6 @@ typedef enum hly_occurrence {
     HLY_TIME = 't'         /* the time that is due comes */
 } hly_occurrence_t;
 
-typedef struct hly_model_event {
-    uint8_t what, place;
-    bool must; /* it happens, sooner or later, if nothing else does */
-} hly_model_event_t;
-
 typedef struct hly_model_limits {
     uint8_t places, least; /* least 0: always as many ranks */
     uint8_t once;          /* rank 0 holds the only meeting; it asks at once, and lives */
@@ -90,10 +86,11 @@ typedef struct hly_model {
 } hly_model_t;
 
 void hly_model_init(hly_model_t *m, const hly_worlds_ops_t *ops, const hly_model_limits_t *limits);
-uint32_t hly_model_events(const hly_model_t *m, hly_model_event_t events[]);
-void hly_model_apply(hly_model_t *m, const hly_model_event_t *event);
+void hly_model_copy(void *copy, const void *world);
+uint32_t hly_model_events(const void *world, hly_happens_t events[]);
+void hly_model_apply(void *world, const hly_happens_t *event);
 /* Nothing has to happen any more: complains if a process still waits. */
-void hly_model_finish(hly_model_t *m);
-uint64_t hly_model_hash(const hly_model_t *m);
+void hly_model_finish(void *world);
+uint64_t hly_model_hash(const void *world);
 
 #endif

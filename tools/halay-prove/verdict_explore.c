@@ -11,148 +11,24 @@
 #include "seen.h"
 #include "verdict_explore.h"
 
-enum { DEPTH = 600, TRACE_MOST = 1024, DRAWN = 20000 };
+enum { RUN_MOST = 1024, DRAWN = 20000 };
 
-typedef struct trace {
-    hly_case_event_t events[TRACE_MOST];
-    uint32_t n;
-} trace_t;
+static const hly_explored_t failing_calls = {
+    .bytes = sizeof(hly_call_world_t),
+    .state_bytes = sizeof(hly_call_world_t),
+    .complaint = offsetof(hly_call_world_t, complaint),
+    .events_most = HLY_CALL_EVENTS,
+    .depth = 600,
+    .trace = RUN_MOST,
+    .idles = true, /* a rank may look at its clock again and again */
+    .copy = hly_call_world_copy,
+    .events = hly_call_world_events,
+    .apply = hly_call_world_apply,
+    .finish = hly_call_world_finish,
+    .hash = hly_call_world_hash,
+};
 
-typedef struct search {
-    hly_seen_t seen;
-    hly_call_world_t *worlds[DEPTH];
-    uint64_t path[DEPTH];
-    trace_t trace;
-    uint64_t steps;
-    const char *complaint;
-} search_t;
-
-static bool is_on_path(const search_t *s, uint32_t depth, uint64_t hash)
-{
-    for (uint32_t i = 0; i < depth; i++) {
-        if (s->path[i] == hash) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool look(search_t *s, uint32_t depth)
-{
-    hly_call_world_t *w = s->worlds[depth];
-    hly_case_event_t events[HLY_CALL_EVENTS];
-    const uint32_t n = hly_call_world_events(w, events);
-    bool must = false;
-    for (uint32_t i = 0; i < n; i++) {
-        must |= events[i].must;
-    }
-    if (!must) {
-        hly_call_world_finish(w);
-    }
-    s->trace.n = depth;
-    s->complaint = w->complaint;
-    for (uint32_t i = 0; i < n && !s->complaint; i++) {
-        if (s->worlds[depth + 1] == NULL) {
-            s->worlds[depth + 1] = hly_seen_memory(sizeof(hly_call_world_t));
-        }
-        hly_call_world_t *next = s->worlds[depth + 1];
-        hly_call_world_copy(next, w);
-        hly_call_world_apply(next, &events[i]);
-        s->steps++;
-        s->trace.events[depth] = events[i];
-        s->trace.n = depth + 1;
-        s->complaint = next->complaint;
-        const uint64_t hash = hly_call_world_hash(next) | 1;
-        s->path[depth + 1] = hash;
-        if (s->complaint) {
-            break;
-        }
-        if (hly_seen_is_new(&s->seen, hash)) {
-            if (depth + 2 == DEPTH) {
-                s->complaint = "it does not end";
-            } else if (!look(s, depth + 1)) {
-                break;
-            }
-        } else if (events[i].must && is_on_path(s, depth + 1, hash)) {
-            s->complaint = "it goes in a circle";
-        }
-    }
-    return !s->complaint;
-}
-
-/* ---------------------------------------------------------------- a counter-example */
-
-static bool can(const hly_call_world_t *w, hly_case_event_t *e)
-{
-    hly_case_event_t events[HLY_CALL_EVENTS];
-    const uint32_t n = hly_call_world_events(w, events);
-    for (uint32_t i = 0; i < n; i++) {
-        if (events[i].what == e->what && events[i].a == e->a && events[i].b == e->b) {
-            e->must = events[i].must;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Plays what of the trace can happen, and then what must; complains as the search did. */
-static const char *play(const hly_call_world_t *start, trace_t *trace, hly_call_world_t *w)
-{
-    hly_case_event_t events[HLY_CALL_EVENTS];
-    uint32_t kept = 0;
-    bool must = true;
-    hly_call_world_copy(w, start);
-    for (uint32_t i = 0; i < trace->n && !w->complaint; i++) {
-        if (can(w, &trace->events[i])) {
-            trace->events[kept++] = trace->events[i];
-            hly_call_world_apply(w, &trace->events[i]);
-        }
-    }
-    trace->n = kept;
-    while (must && !w->complaint) {
-        const uint32_t n = hly_call_world_events(w, events);
-        must = false;
-        for (uint32_t i = 0; i < n && !must; i++) {
-            must = events[i].must;
-            if (must) {
-                trace->events[trace->n++] = events[i];
-                hly_call_world_apply(w, &events[i]);
-            }
-        }
-        if (!must) {
-            hly_call_world_finish(w);
-        } else if (trace->n == TRACE_MOST) {
-            w->complaint = "it goes in a circle";
-        }
-    }
-    return w->complaint;
-}
-
-/* Leaves out of it what the complaint does not need. */
-static void shorten(const hly_call_world_t *start, trace_t *trace)
-{
-    static trace_t less;
-    hly_call_world_t *w = hly_seen_memory(sizeof *w);
-    bool shorter = true;
-    while (shorter) {
-        shorter = false;
-        for (uint32_t i = 0; i < trace->n && !shorter; i++) {
-            less.n = 0;
-            for (uint32_t k = 0; k < trace->n; k++) {
-                if (k != i) {
-                    less.events[less.n++] = trace->events[k];
-                }
-            }
-            shorter = play(start, &less, w) && less.n < trace->n;
-            if (shorter) {
-                *trace = less;
-            }
-        }
-    }
-    free(w);
-}
-
-static void print_event(const hly_case_event_t *e)
+static void print_event(const hly_happens_t *e)
 {
     static const struct {
         uint8_t what;
@@ -175,7 +51,7 @@ static void print_event(const hly_case_event_t *e)
     }
 }
 
-static void print_trace(const hly_call_world_t *start, const trace_t *trace)
+static void print_trace(const hly_call_world_t *start, const hly_trace_t *trace)
 {
     hly_call_world_t *w = hly_seen_memory(sizeof *w);
     hly_call_world_copy(w, start);
@@ -190,7 +66,7 @@ static void print_trace(const hly_call_world_t *start, const trace_t *trace)
     }
     printf("    %s\n   ", w->complaint ? w->complaint : "all is well");
     for (uint32_t i = 0; i < trace->n; i++) {
-        const hly_case_event_t *e = &trace->events[i];
+        const hly_happens_t *e = &trace->events[i];
         printf(" %c%u", e->what, e->a);
         if (e->what == HLY_CASE_HEARS || e->what == HLY_CASE_FINDS || e->what == HLY_CASE_SEES) {
             printf("%u", e->b);
@@ -214,31 +90,24 @@ static const struct bounds {
 static bool explore_one(const hly_failing_ops_t *ops, const struct bounds *b, bool loud)
 {
     static hly_call_world_t start;
-    search_t *s = hly_seen_memory(sizeof *s);
+    static hly_trace_t trace;
+    hly_explored_counts_t counts;
     hly_call_world_init(&start, ops, b->nranks, &b->limits);
-    s->worlds[0] = hly_seen_memory(sizeof(hly_call_world_t));
-    hly_call_world_copy(s->worlds[0], &start);
-    look(s, 0);
+    const char *complaint = hly_explore_all(&failing_calls, &start, &trace, &counts);
     if (loud && ops == &hly_sound_verdicts) {
         printf("a call of %u ranks, %u die, %u stopped, %u away, %u refused: %llu states, %llu "
                "steps\n",
                b->nranks, b->limits.deaths, b->limits.stops, b->limits.away, b->limits.refused,
-               (unsigned long long)s->seen.used, (unsigned long long)s->steps);
+               (unsigned long long)counts.states, (unsigned long long)counts.steps);
     }
-    const bool refused = s->complaint;
-    if (refused) {
-        printf("%s, %u ranks: %s\n", ops->name, b->nranks, s->complaint);
-        shorten(&start, &s->trace);
+    if (complaint) {
+        printf("%s, %u ranks: %s\n", ops->name, b->nranks, complaint);
+        hly_explore_shorten(&failing_calls, &start, &trace);
         if (loud) {
-            print_trace(&start, &s->trace);
+            print_trace(&start, &trace);
         }
     }
-    for (uint32_t i = 0; i < DEPTH; i++) {
-        free(s->worlds[i]);
-    }
-    hly_seen_free(&s->seen);
-    free(s);
-    return !refused;
+    return !complaint;
 }
 
 /* A run of some ranks: what happens next is drawn. Faults are rare, so that there is something to
@@ -246,8 +115,8 @@ static bool explore_one(const hly_failing_ops_t *ops, const struct bounds *b, bo
 static bool run_one(const hly_failing_ops_t *ops, uint64_t *chance, bool loud)
 {
     static hly_call_world_t start, w;
-    static trace_t trace;
-    hly_case_event_t events[HLY_CALL_EVENTS];
+    static hly_trace_t trace;
+    hly_happens_t events[HLY_CALL_EVENTS];
     const uint32_t more = hly_random_below(chance, 2) ? HLY_CALL_RANKS - 2 : 3;
     const uint32_t nranks = 3 + hly_random_below(chance, more);
     const uint32_t deaths = hly_random_below(chance, 3); /* of one kind at once */
@@ -257,7 +126,7 @@ static bool run_one(const hly_failing_ops_t *ops, uint64_t *chance, bool loud)
     bool must = true;
     hly_call_world_init(&start, ops, nranks, &limits);
     hly_call_world_copy(&w, &start);
-    for (trace.n = 0; must && !w.complaint && trace.n < TRACE_MOST;) {
+    for (trace.n = 0; must && !w.complaint && trace.n < RUN_MOST;) {
         const uint32_t n = hly_call_world_events(&w, events);
         must = false;
         for (uint32_t i = 0; i < n; i++) {
@@ -267,7 +136,7 @@ static bool run_one(const hly_failing_ops_t *ops, uint64_t *chance, bool loud)
             hly_call_world_finish(&w);
             break;
         }
-        const hly_case_event_t *e = &events[hly_random_below(chance, n)];
+        const hly_happens_t *e = &events[hly_random_below(chance, n)];
         const bool free = e->must || e->what == HLY_CASE_HEARS || e->what == HLY_CASE_FINDS;
         if (free || !hly_random_below(chance, rare)) {
             trace.events[trace.n++] = *e;
@@ -277,7 +146,7 @@ static bool run_one(const hly_failing_ops_t *ops, uint64_t *chance, bool loud)
     if (w.complaint && loud) {
         printf("%s, %u ranks, %u die, %u stopped, %u away, %u refused: %s\n", ops->name, nranks,
                limits.deaths, limits.stops, limits.away, limits.refused, w.complaint);
-        shorten(&start, &trace);
+        hly_explore_shorten(&failing_calls, &start, &trace);
         print_trace(&start, &trace);
     }
     return !w.complaint;

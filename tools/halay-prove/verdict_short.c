@@ -90,8 +90,9 @@ static uint64_t mix_fault(uint64_t hash, const hly_call_world_t *w, const struct
     return hly_seen_mix(hly_seen_mix(hash, until(w, f->deadline_ns)), until(w, f->absent_ns));
 }
 
-uint64_t hly_call_world_hash(const hly_call_world_t *w)
+uint64_t hly_call_world_hash(const void *world)
 {
+    const hly_call_world_t *w = world;
     uint64_t links[HLY_CALL_RANKS * HLY_CALL_RANKS] = {0};
     uint64_t hash =
         hly_seen_mix(1, w->dead | (uint64_t)w->stopped << 8 | (uint64_t)w->was_stopped << 16 |

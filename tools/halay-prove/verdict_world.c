@@ -33,8 +33,10 @@ void hly_call_world_init(hly_call_world_t *w, const hly_failing_ops_t *ops, uint
     w->now_ns = UINT64_C(1000000000000);
 }
 
-void hly_call_world_copy(hly_call_world_t *to, const hly_call_world_t *from)
+void hly_call_world_copy(void *copy, const void *world)
 {
+    hly_call_world_t *to = copy;
+    const hly_call_world_t *from = world;
     memcpy(to, from, offsetof(hly_call_world_t, ranks));
     memcpy(to->ranks, from->ranks, from->nranks * sizeof from->ranks[0]);
     memcpy(to->letters, from->letters, from->nletters * sizeof from->letters[0]);
@@ -594,10 +596,10 @@ static uint64_t next_time(const hly_call_world_t *w)
     return next;
 }
 
-static void add(hly_case_event_t events[], uint32_t *n, hly_step_kind_t what, uint32_t a,
-                uint32_t b, bool must)
+static void add(hly_happens_t events[], uint32_t *n, hly_step_kind_t what, uint32_t a, uint32_t b,
+                bool must)
 {
-    events[(*n)++] = (hly_case_event_t){(uint8_t)what, (uint8_t)a, (uint8_t)b, must};
+    events[(*n)++] = (hly_happens_t){(uint8_t)what, (uint8_t)a, (uint8_t)b, must};
 }
 
 static uint32_t count(uint8_t set)
@@ -605,7 +607,7 @@ static uint32_t count(uint8_t set)
     return (uint32_t)__builtin_popcount(set);
 }
 
-static void add_calls(const hly_call_world_t *w, uint32_t r, hly_case_event_t events[], uint32_t *n)
+static void add_calls(const hly_call_world_t *w, uint32_t r, hly_happens_t events[], uint32_t *n)
 {
     if (w->ranks[r].phase != HLY_OUT) {
         return;
@@ -616,8 +618,7 @@ static void add_calls(const hly_call_world_t *w, uint32_t r, hly_case_event_t ev
     }
 }
 
-static void add_faults(const hly_call_world_t *w, uint32_t r, hly_case_event_t events[],
-                       uint32_t *n)
+static void add_faults(const hly_call_world_t *w, uint32_t r, hly_happens_t events[], uint32_t *n)
 {
     if (count(w->dead) < w->limits.deaths) {
         add(events, n, HLY_CASE_DIES, r, 0, false);
@@ -677,8 +678,9 @@ static void forget(hly_call_world_t *w)
     }
 }
 
-uint32_t hly_call_world_events(const hly_call_world_t *w, hly_case_event_t events[])
+uint32_t hly_call_world_events(const void *world, hly_happens_t events[])
 {
+    const hly_call_world_t *w = world;
     uint32_t n = 0, calls = 0;
     bool away_may_stay = true;
     for (uint32_t r = 0; r < w->nranks; r++) {
@@ -715,8 +717,9 @@ uint32_t hly_call_world_events(const hly_call_world_t *w, hly_case_event_t event
     return n;
 }
 
-void hly_call_world_apply(hly_call_world_t *w, const hly_case_event_t *e)
+void hly_call_world_apply(void *world, const hly_happens_t *e)
 {
+    hly_call_world_t *w = world;
     const uint32_t r = e->a;
     hly_caller_t *c = &w->ranks[r];
     if (e->what == HLY_CASE_CALLS || e->what == HLY_CASE_REFUSED) {
@@ -765,8 +768,9 @@ void hly_call_world_apply(hly_call_world_t *w, const hly_case_event_t *e)
     }
 }
 
-void hly_call_world_finish(hly_call_world_t *w)
+void hly_call_world_finish(void *world)
 {
+    hly_call_world_t *w = world;
     for (uint32_t r = 0; r < w->nranks; r++) {
         const hly_caller_t *c = &w->ranks[r];
         if (is_active(w, r)) {

@@ -7,6 +7,7 @@
 #define HALAY_PROVE_VERDICT_WORLD_H
 
 #include "../../src/agree/failing.h"
+#include "explore.h"
 
 #define HLY_CALL_DEADLINE_NS UINT64_C(8000000000)
 
@@ -60,11 +61,6 @@ typedef enum hly_step_kind {
     HLY_CASE_CLOCK = 'l'    /* rank a looks at its clock: a timer is due */
 } hly_step_kind_t;
 
-typedef struct hly_case_event {
-    uint8_t what, a, b;
-    bool must; /* it happens, sooner or later, if nothing else does */
-} hly_case_event_t;
-
 typedef struct hly_case_limits { /* of what may go wrong */
     uint32_t deaths, stops, away, refused;
     bool words; /* ranks say one death by different words */
@@ -105,13 +101,13 @@ typedef struct hly_call_world {
 
 void hly_call_world_init(hly_call_world_t *w, const hly_failing_ops_t *ops, uint32_t nranks,
                          const hly_case_limits_t *limits);
-void hly_call_world_copy(hly_call_world_t *to, const hly_call_world_t *from);
+void hly_call_world_copy(void *copy, const void *world);
 /* All that can happen; returns how many. */
-uint32_t hly_call_world_events(const hly_call_world_t *w, hly_case_event_t events[]);
-void hly_call_world_apply(hly_call_world_t *w, const hly_case_event_t *event);
+uint32_t hly_call_world_events(const void *world, hly_happens_t events[]);
+void hly_call_world_apply(void *world, const hly_happens_t *event);
 /* Nothing has to happen any more: complains if a rank still waits, or knows another verdict. */
-void hly_call_world_finish(hly_call_world_t *w);
-uint64_t hly_call_world_hash(const hly_call_world_t *w);
+void hly_call_world_finish(void *world);
+uint64_t hly_call_world_hash(const void *world);
 
 /* ---------------------------------------------------------------- verdict_short.c */
 
