@@ -101,11 +101,15 @@ ranks() { run login timeout -k 5 "$limit" srun --mpi=pmix "$@"; }
 # batch ARGUMENTS...: of sbatch. Waits for the job (sbatch -W looks every ten seconds only); $status is
 # the script's, its output is that of the job.
 batch() {
-    local id state
+    local id state end=$((SECONDS + 150))
     id=$(login sbatch --parsable "$@") || fail "sbatch $*: exit status $?"
     while sleep 0.1; do
         state=$(login scontrol -o show job "$id") || fail "scontrol show job $id: exit status $?"
-        case $state in *JobState=RUNNING* | *JobState=PENDING* | *JobState=COMPLETING*) continue ;; esac
+        case $state in *JobState=RUNNING* | *JobState=PENDING* | *JobState=COMPLETING*)
+            [ $SECONDS -lt $end ] && continue
+            fail "sbatch $*: not ended after 150 s: $(login scontrol -o show step "$id") $state"
+            ;;
+        esac
         status=${state#* ExitCode=}
         status=${status%%:*}
         return

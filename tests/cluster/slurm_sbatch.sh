@@ -34,6 +34,19 @@ batch -N1 -n1 : -N2 -n2 : -N1 -n1 "$source_folder/slurm/hetjob.sbatch" "$rank" c
 cat hetjob-*.out >err
 expect 0 "slurm/hetjob.sbatch with three components"
 [ "$(grep -c "^rank . of 4 " hetjob-*.out)" = 4 ] || fail "not one job of four ranks"
+rm hetjob-*.out
+
+# An srun that does not end after its ranks (Slurm before 24.11 now and then): the job ends, with the ranks' status.
+mkdir late
+# shellcheck disable=SC2016 # expands there
+printf '#!/bin/bash\n"%s" "$@"\n[ "$1" = --version ] || exec sleep 1000\n' "$(command -v srun)" >late/srun
+# shellcheck disable=SC2016
+printf '#!/bin/sh\nsleep 3\n[ "$SLURM_PROCID" != 3 ] || exit 3\n' >third
+chmod +x late/srun third
+PATH=$here/late:$PATH batch -N1 -n1 : -N2 -n2 : -N1 -n1 "$source_folder/slurm/hetjob.sbatch" ./third
+cat hetjob-*.out >err
+expect 3 "slurm/hetjob.sbatch with an srun that does not end"
+says err "srun has not ended 10 s after its last rank; the ranks' exit status: 3"
 
 batch "$source_folder/slurm/hetjob.sbatch"
 expect 2 "slurm/hetjob.sbatch without a program"
