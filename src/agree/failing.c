@@ -117,11 +117,6 @@ void hly_failing_look_alone(hly_view_t *v, fault_t *f)
     f->looks += v->now_ns >= f->deadline_ns;
 }
 
-bool hly_failing_is_late(hly_view_t *v, fault_t *f)
-{
-    return f->looks >= HLY_LATE_LOOKS && (f->final || hly_judge_ends(v, f));
-}
-
 /* ---------------------------------------------------------------- who is absent */
 
 bool hly_failing_is_silent(hly_view_t *v, const fault_t *f, uint32_t k)
@@ -167,6 +162,8 @@ void hly_failing_outlive(hly_view_t *v, fault_t *f, const verdict_t *theirs)
     f->entered = true;
     f->deadline_ns = v->now_ns + HLY_GRACE_NS;
     hly_held_set(f, theirs);
+    if (!f->verdict.of)
+        f->verdict.of = (uint64_t)v->sequence + 1;
     if (theirs->cause >= HLY_CAUSE_STOPPED)
         hly_failing_by_time(v, f,
                             theirs->cause); /* the others name who is absent later than that */
@@ -182,12 +179,6 @@ bool hly_failing_is_fixed(hly_view_t *v, const fault_t *f, const verdict_t *mine
         return true; /* of who was stopped the others have no word: it adds nothing to theirs; */
     return f->judging.word && hly_judge_rules(v->nranks, &f->verdict) &&
            mine->cause != HLY_CAUSE_DEVICE; /* with a judge, when it gives its word */
-}
-
-void hly_failing_raise(hly_view_t *v, fault_t *f, const verdict_t *mine)
-{
-    if (hly_held_adopt(v, f, mine) && f->entered)
-        hly_failing_alarm(v, f);
 }
 
 void hly_failing_lost(hly_view_t *v, fault_t *f)
@@ -252,12 +243,6 @@ bool hly_failing_is_decided(hly_view_t *v, fault_t *f, bool over)
     return hly_judge_rules(v->nranks, &f->verdict) ? hly_judge_decides(v, f, done, false) : done;
 }
 
-static void without_lists(verdict_t *verdict)
-{
-    memset(verdict->present, 0, sizeof(verdict->present));
-    memset(verdict->gone, 0, sizeof(verdict->gone));
-}
-
 /* A rank that is in no call may be away for long. Of up to three ranks each hears each other one
  * directly, so it can send all rounds at once; of more it cannot, for a round tells what others
  * know. After the grace time it does in any case. */
@@ -276,23 +261,10 @@ bool hly_failing_help(hly_view_t *v, fault_t *f, bool first, bool idle, bool ove
     const bool decides = judged && hly_judge_decides(v, f, f->round == rounds, late);
     if (decides) {
         *agreed = f->verdict;
-        without_lists(agreed);
+        hly_verdict_drop_lists(agreed);
     } else if (judged && !late) {
         return false;
     }
     f->final = f->round == rounds || over || decides;
     return decides;
-}
-
-/* ---------------------------------------------------------------- its end */
-
-bool hly_failing_end(hly_view_t *v, fault_t *f, verdict_t *verdict)
-{
-    const bool whole = f->heard == (UINT64_C(1) << hly_failing_rounds(v->nranks)) - 1;
-    if (!f->final && whole && hly_held_is_claim(&f->verdict))
-        hly_held_set_firm(v, f); /* all rounds have come, so nobody was absent */
-    *verdict = f->verdict;
-    without_lists(verdict);
-    return verdict->cause <= HLY_CAUSE_SETTINGS || verdict->cause == HLY_CAUSE_DEVICE ||
-           verdict->cause >= HLY_CAUSE_STOPPED || verdict->of || !whole;
 }

@@ -179,11 +179,6 @@ void hly_failing_enter(hly_view_t *v, struct hly_fault *f, uint64_t deadline_ns,
                        const struct hly_verdict_wire *over);
 /* And so does one that has completed the call. */
 void hly_failing_outlive(hly_view_t *v, struct hly_fault *f, const struct hly_verdict_wire *theirs);
-/* Of who has entered: can a failure that this rank finds itself not change its verdict any more? */
-bool hly_failing_is_fixed(hly_view_t *v, const struct hly_fault *f,
-                          const struct hly_verdict_wire *mine);
-/* This rank has found a failure itself. */
-void hly_failing_raise(hly_view_t *v, struct hly_fault *f, const struct hly_verdict_wire *mine);
 /* An ALARM or ROUND has come. True: another verdict is held now. */
 bool hly_failing_heard(hly_view_t *v, struct hly_fault *f, const struct hly_failing_message *m,
                        const struct hly_verdict_wire *theirs);
@@ -200,8 +195,9 @@ bool hly_failing_look(hly_view_t *v, struct hly_fault *f, uint64_t deadline_ns);
 bool hly_failing_is_silent(hly_view_t *v, const struct hly_fault *f, uint32_t k);
 /* This one is, as far as this rank knows. */
 void hly_failing_name(hly_view_t *v, struct hly_fault *f, struct hly_verdict_wire *absent);
-/* Its time is up. */
-bool hly_failing_is_late(hly_view_t *v, struct hly_fault *f);
+/* Can a failure that this rank finds itself not change its verdict any more? */
+bool hly_failing_is_fixed(hly_view_t *v, const struct hly_fault *f,
+                          const struct hly_verdict_wire *mine);
 /* over: the communicator's ranks have agreed on this call. */
 bool hly_failing_is_decided(hly_view_t *v, struct hly_fault *f, bool over);
 /* This rank's buffers are withdrawn: takes part in the rounds, as far as those before have come. */
@@ -211,12 +207,63 @@ void hly_failing_look_alone(hly_view_t *v, struct hly_fault *f);
 /* Goes on without a call. first: no older call is under way; idle: no call is. True: *agreed is. */
 bool hly_failing_help(hly_view_t *v, struct hly_fault *f, bool first, bool idle, bool over,
                       struct hly_verdict_wire *agreed);
-/* The verdict with which the call ends. True: ranks are out of step, so later calls fail, too. */
-bool hly_failing_end(hly_view_t *v, struct hly_fault *f, struct hly_verdict_wire *verdict);
 /* Tells those whom it concerns that this is agreed on. f: NULL if this rank was not in it. */
 void hly_failing_tell(hly_view_t *v, struct hly_fault *f, int to,
                       const struct hly_verdict_wire *agreed);
 void hly_failing_tell_all(hly_view_t *v, struct hly_fault *f,
                           const struct hly_verdict_wire *agreed);
+
+/* ---------------------------------------------------------------- course.c: what follows */
+
+enum hly_heard { /* what a message of a failed call is to this rank */
+                 HLY_HEARD_NOTHING,
+                 HLY_HEARD_AGREED,   /* the others have agreed on its verdict */
+                 HLY_HEARD_QUESTION, /* its sender does not know yet that they have */
+                 HLY_HEARD_OF_CALL,
+                 HLY_HEARD_AFTER /* of a call that this rank has completed, or ended */
+};
+/* f: NULL if this rank knows nothing of the call's failure; complete: it has ended the call. */
+enum hly_heard hly_failing_sort(hly_view_t *v, struct hly_fault *f, const struct hly_broken *broken,
+                                const struct hly_failing_message *m,
+                                const struct hly_verdict_wire *theirs, bool complete);
+/* HLY_HEARD_AFTER, of one that takes part in the agreement. True: later calls fail with another
+ * verdict than before. */
+bool hly_failing_heard_after(hly_view_t *v, struct hly_fault *f, struct hly_broken *broken,
+                             const struct hly_failing_message *m,
+                             const struct hly_verdict_wire *theirs);
+/* This rank has found a failure itself. True: it has to enter. */
+bool hly_failing_raise(hly_view_t *v, struct hly_fault *f, const struct hly_verdict_wire *mine);
+/* A rank is found dead. Is that a failure of this call, whose agreement is under way? severed: this
+ * end has cut the link to it. */
+bool hly_failing_blames(hly_view_t *v, const struct hly_fault *f, int rank, bool severed);
+/* It has been agreed on. False: this rank has to enter. */
+bool hly_failing_end_too(struct hly_fault *f, const struct hly_broken *broken);
+/* Its time is up. */
+bool hly_failing_is_late(hly_view_t *v, struct hly_fault *f, const struct hly_broken *broken);
+
+struct hly_failing_now {
+    bool quiet;       /* the call's buffers are withdrawn */
+    bool late;        /* hly_failing_is_late() */
+    bool first;       /* no older call is under way: it may decide how this one ends */
+    bool older_fails; /* so that one ends first */
+    bool unread;      /* messages may have come that this rank has not read */
+};
+enum hly_course {
+    HLY_COURSE_WAITS,
+    HLY_COURSE_READS, /* first, for others may have ended it without this rank */
+    HLY_COURSE_ENDS
+};
+enum hly_course hly_failing_go_on(hly_view_t *v, struct hly_fault *f,
+                                  const struct hly_broken *broken,
+                                  const struct hly_failing_now *now);
+enum hly_end {
+    HLY_END_IN_STEP,   /* later calls may be well */
+    HLY_END_AS_AGREED, /* ranks are out of step, and know that */
+    HLY_END_AGREES,    /* they are: all are to be told of this verdict */
+    HLY_END_ALONE      /* they are: it is what this rank knows */
+};
+/* The verdict with which the call ends. */
+enum hly_end hly_failing_end(hly_view_t *v, struct hly_fault *f, struct hly_broken *broken,
+                             struct hly_verdict_wire *verdict);
 
 #endif

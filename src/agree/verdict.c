@@ -23,3 +23,9 @@ bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdi
     const size_t mine = strlen(a->detail), theirs = strlen(b->detail);
     return mine != theirs ? mine > theirs : strcmp(a->detail, b->detail) > 0; /* who says more */
 }
+
+void hly_verdict_drop_lists(struct hly_verdict_wire *verdict)
+{
+    memset(verdict->present, 0, sizeof(verdict->present));
+    memset(verdict->gone, 0, sizeof(verdict->gone));
+}

@@ -75,6 +75,26 @@ enum hly_alarm {
         6 /* from the judge, where the words differ: hold this, and give it as your word */
 };
 
+/* A communicator of which ranks are lost, or out of step. */
+struct hly_broken {
+    bool is;        /* every later call fails */
+    bool agreed;    /* `by` is the verdict of all ranks; no agreement is needed any more */
+    uint32_t since; /* if agreed: the first call that ends with it */
+    struct hly_verdict_wire by;
+};
+
+/* Does this call end with what the ranks have agreed on? */
+static inline bool hly_broken_ends(const struct hly_broken *broken, uint32_t sequence)
+{
+    return broken->agreed && (int32_t)(sequence - broken->since) >= 0;
+}
+
+/* The first verdict counts. True: it was this one. */
+bool hly_broken_note(struct hly_broken *broken, const struct hly_verdict_wire *verdict);
+void hly_broken_agree(struct hly_broken *broken, const struct hly_verdict_wire *verdict);
+
 bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b);
+/* The lists of ranks that are present or dead serve the agreement only. */
+void hly_verdict_drop_lists(struct hly_verdict_wire *verdict);
 
 #endif

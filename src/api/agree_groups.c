@@ -284,7 +284,7 @@ static bool is_elsewhere(const struct hly_call_desc *desc)
 static bool fails_anyway(halay_comm_t *comm)
 {
     const struct hly_slot *slot = hly_comm_slot(comm, comm->next_sequence);
-    if (comm->broken || (slot && slot->fault))
+    if (comm->broken.is || (slot && slot->fault))
         return true;
     for (const struct hly_link *l = slot ? slot->unexpected.next : NULL;
          l && l != &slot->unexpected; l = l->next)
@@ -320,7 +320,7 @@ bool hly_nccl_is_asking(halay_comm_t *comm)
 static bool is_asked(const halay_comm_t *comm, const struct hly_device *device)
 {
     return device->ops == &hly_device_cuda && !device->library.ops && !comm->asks_for &&
-           !comm->parent && !comm->outer && !comm->broken && !comm->freed &&
+           !comm->parent && !comm->outer && !comm->broken.is && !comm->freed &&
            (int)comm->nnodes < comm->nranks;
 }
 

@@ -190,7 +190,7 @@ int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enu
     halay_comm_t *named = hly_comm_known(comm);
     hly_lock(ctx);
     halay_request_t *r;
-    if (comm->broken)
+    if (comm->broken.is)
         hly_progress(ctx); /* its calls end at once, so this is where others are answered */
     hly_describe(call, c, comm);
     if (call->desc.memory == HALAY_MEMORY_CUDA && how != HLY_MAKE && !named->group_open)
@@ -251,7 +251,7 @@ int hly_repeat(halay_request_t *r, halay_request_t **request)
     if (hly_forked(ctx) || comm->group_open)
         return post_again(r, request);
     hly_lock(ctx);
-    if (r->state != HLY_IDLE || comm->broken || (ctx->ndevices > 1 && !is_same_memory(r))) {
+    if (r->state != HLY_IDLE || comm->broken.is || (ctx->ndevices > 1 && !is_same_memory(r))) {
         hly_unlock(ctx);
         return post_again(r, request);
     }

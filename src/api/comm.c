@@ -201,7 +201,7 @@ int halay_comm_called(halay_comm_t *handle, int *called)
     if (rc)
         return rc;
     bool ahead = hly_comm_ahead(comm) > comm->next_sequence - comm->oldest;
-    *called = ahead ? 1 : comm->broken ? 2 : 0;
+    *called = ahead ? 1 : comm->broken.is ? 2 : 0;
     hly_unlock(comm->context);
     return HALAY_OK;
 }
@@ -217,8 +217,8 @@ int halay_comm_verdict(const halay_comm_t *handle, halay_verdict_t *verdict)
         return rc;
     struct hly_failure revoked;
     const struct hly_failure *f = comm->failed ? &comm->last : NULL;
-    if (!f && comm->agreed && comm->broken_by.cause == HLY_CAUSE_REVOKED) {
-        hly_failure_init(&revoked, comm, 0, &comm->broken_by);
+    if (!f && comm->broken.agreed && comm->broken.by.cause == HLY_CAUSE_REVOKED) {
+        hly_failure_init(&revoked, comm, 0, &comm->broken.by);
         f = &revoked; /* a program that makes no call on it asks so whether it has to leave */
     }
     if (f) {

@@ -67,7 +67,7 @@ static void finish(struct hly_group *b)
     if (b->failed != UINT32_MAX) {
         b->failure.sequence = b->head->sequence;
         b->result = b->failure.verdict.code;
-        if (b->comm->inner->broken) /* some rank has been told that the group was good */
+        if (b->comm->inner->broken.is) /* some rank has been told that the group was good */
             hly_fault_break(b->comm, b->head->sequence, &b->failure.verdict);
     }
     if (b->result) {

@@ -261,7 +261,7 @@ static int read_all(halay_context_t *context)
     context->listened_ns = context->now_ns = hly_about_now_ns();
     for (; (r = next_listener(context)); n++) {
         r->listens = false;
-        if (!hly_comm_is_over(r->comm, r->sequence)) /* else hly_fault_timers() ends it */
+        if (!hly_broken_ends(&r->comm->broken, r->sequence)) /* else hly_fault_timers() ends it */
             hly_exec_advance(r);
     }
     return n;

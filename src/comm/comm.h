@@ -137,12 +137,9 @@ struct halay_comm {
     struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */
     struct hly_explained *explained; /* HALAY_EXPLAIN: what was measured */
 
-    bool broken;   /* ranks are lost or out of step: every later call fails */
+    struct hly_broken broken;
     bool said;     /* the user has been told why */
-    bool agreed;   /* `broken_by` is the verdict of all ranks; no agreement is needed any more */
-    uint32_t over; /* if agreed: the first call that ends with it */
     uint64_t told; /* 1 + the last call that has failed here; 0: none has. Its failure is no news */
-    struct hly_verdict_wire broken_by;
     struct hly_patience *patience[HLY_PATIENCES]; /* fault/patience.c; NULL: none has waited long */
     struct hly_failure last;                      /* the error that the program read last */
     bool failed;                                  /* `last` is valid */
@@ -190,12 +187,6 @@ bool hly_comm_is_gone(const halay_context_t *context, uint64_t id);
 uint32_t hly_comm_ahead(const halay_comm_t *comm);
 /* Notes that another rank has made this call; true if that was not known. */
 bool hly_comm_heard(halay_comm_t *comm, uint32_t sequence);
-/* Have the ranks been out of step since this call, or one before it? Then it fails with that
- * verdict. */
-static inline bool hly_comm_is_over(const halay_comm_t *comm, uint32_t sequence)
-{
-    return comm->agreed && (int32_t)(sequence - comm->over) >= 0;
-}
 /* It is not known yet whether calls in a GPU's memory have group steps. */
 static inline bool hly_nccl_is_open(const halay_comm_t *comm)
 {

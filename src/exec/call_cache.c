@@ -35,7 +35,7 @@ halay_request_t *hly_cache_relaxed(const halay_comm_t *comm, const struct hly_ca
     halay_request_t *r =
         hly_cache_find(comm, key_of(&call->desc), call->desc.count, call->in, call->out);
     const bool fits =
-        r && r->state == HLY_IDLE && r->call.desc.memory == call->desc.memory && !comm->broken;
+        r && r->state == HLY_IDLE && r->call.desc.memory == call->desc.memory && !comm->broken.is;
     return fits ? r : NULL;
 }
 

@@ -262,7 +262,7 @@ __attribute__((noinline)) static void start_queued(halay_comm_t *comm)
             comm->queue_tail = NULL;
         r->next = NULL;
         comm->started++;
-        if (comm->broken || comm->context->lost) /* since it was queued */
+        if (comm->broken.is || comm->context->lost) /* since it was queued */
             hly_exec_refuse(r);
         start_next(r);
     }
@@ -390,9 +390,9 @@ __attribute__((always_inline)) static inline void start(halay_request_t *r)
     halay_comm_t *comm = r->comm;
     bool over = false;
     struct hly_slot *slot;
-    if (comm->broken) {
+    if (comm->broken.is) {
         slot = hly_comm_slot(comm, r->sequence);
-        over = hly_comm_is_over(comm, r->sequence);
+        over = hly_broken_ends(&comm->broken, r->sequence);
     } else {
         slot = hly_slot_of(comm, r->sequence);
     }
@@ -415,7 +415,7 @@ __attribute__((always_inline)) static inline void start(halay_request_t *r)
     r->run.after = r->layout.after;
     lay_steps(r);
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
-    if (comm->broken) /* by ranks that had made this call */
+    if (comm->broken.is) /* by ranks that had made this call */
         leave_lost(r);
     if (hly_link_empty(&slot->unexpected) || hly_unexpected_compare(r))
         go_on(r);
@@ -444,7 +444,7 @@ void hly_exec_go(halay_request_t *r)
     r->started_ns = ctx->now_ns = now;
     hly_record_post(r, comm, &ctx->record, now);
     r->deadline_ns = now + comm->deadline_ns;
-    if (comm->broken || ctx->lost)
+    if (comm->broken.is || ctx->lost)
         hly_exec_refuse(r);
     if (comm->queue_head || !has_room(comm, r)) {
         enqueue(comm, r);

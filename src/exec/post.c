@@ -202,7 +202,8 @@ int hly_exec_refuse_as(halay_request_t *r, int code, enum hly_cause cause, const
 void hly_exec_refuse(halay_request_t *r)
 {
     const halay_comm_t *comm = r->comm;
-    const bool broken = comm->agreed ? hly_comm_is_over(comm, r->sequence) : comm->broken;
+    const bool broken =
+        comm->broken.agreed ? hly_broken_ends(&comm->broken, r->sequence) : comm->broken.is;
     if (!r->refusal && (broken || comm->context->lost))
         hly_exec_refuse_as(r, HALAY_ETRANSPORT, HLY_CAUSE_LOCAL, broken ? NULL : HLY_LOST_TEXT);
 }

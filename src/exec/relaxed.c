@@ -76,7 +76,7 @@ bool hly_relaxed_follows(const halay_comm_t *comm, uint32_t sequence)
 
 bool hly_relaxed_is_open(const halay_comm_t *comm)
 {
-    return comm->acked != comm->oldest && comm->oldest == comm->next_sequence && !comm->broken;
+    return comm->acked != comm->oldest && comm->oldest == comm->next_sequence && !comm->broken.is;
 }
 
 static void say(halay_comm_t *comm, int to, bool answer)

@@ -283,7 +283,7 @@ int hly_accord_begin(halay_comm_t *comm, enum hly_accord_call call, int32_t flag
     comm->context->accords += !a->ended;
     for (int r = 0; r < comm->nranks; r++)
         if (hly_accord_has_failed(comm, r))
-            hly_agreement_note(a->is, r, is_silent(&comm->broken_by, r));
+            hly_agreement_note(a->is, r, is_silent(&comm->broken.by, r));
     for (int r = 0; r < comm->nranks && !x->left_out; r++)
         if (hly_accord_has_failed(comm, r))
             note_cut(comm, a, r);
@@ -330,9 +330,9 @@ int hly_accord_end(halay_comm_t *comm, struct hly_accord_value *value, char text
 
 bool hly_accord_has_failed(const halay_comm_t *comm, int rank)
 {
-    const struct hly_verdict_wire *v = &comm->broken_by;
-    const bool named = comm->broken && ((v->rank == rank && v->cause == HLY_CAUSE_PEER) ||
-                                        (comm->agreed && is_silent(v, rank)));
+    const struct hly_verdict_wire *v = &comm->broken.by;
+    const bool named = comm->broken.is && ((v->rank == rank && v->cause == HLY_CAUSE_PEER) ||
+                                           (comm->broken.agreed && is_silent(v, rank)));
     return rank != comm->rank && (named || hly_peer_is_dead(comm, rank) ||
                                   (comm->accords && hly_set_has(comm->accords->gone, rank)));
 }

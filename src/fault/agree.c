@@ -141,9 +141,9 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
     slot->settled = true;
     comm->context->timer_ns = 0;
     struct hly_fault_view at;
-    const bool over = hly_comm_is_over(comm, slot->sequence);
+    const bool over = hly_broken_ends(&comm->broken, slot->sequence);
     hly_failing_enter(hly_fault_view(&at, comm, slot->sequence), f, r->deadline_ns,
-                      over ? &comm->broken_by : NULL);
+                      over ? &comm->broken.by : NULL);
     after(comm, f);
     if (!over)
         alarm_expectant(comm, slot);
@@ -168,7 +168,7 @@ void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verd
                                    .cause = (int32_t)v->cause,
                                    .rank = v->rank,
                                    .other = v->other,
-                                   .broken = comm->broken};
+                                   .broken = comm->broken.is};
     snprintf(said.text, sizeof(said.text), "%.463s", text);
     hly_record_verdict(comm->context, &said);
 }
@@ -190,10 +190,8 @@ void hly_fault_read(halay_request_t *r)
  * ranks were not in the agreement. */
 static void agree(halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
-    comm->broken = comm->agreed = true;
-    comm->broken_by = *v;
+    hly_broken_agree(&comm->broken, v);
     hly_verdict_agreed(comm, v);
-    comm->over = (uint32_t)(v->of - 1);
     comm->context->timer_ns = 0; /* hly_fault_timers() ends the calls in flight */
     if (v->cause == HLY_CAUSE_REVOKED)
         hly_fault_revoked(comm);
@@ -230,20 +228,14 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     halay_request_t *r = slot->request;
     struct hly_fault_view at;
     struct hly_verdict_wire v;
-    const bool out_of_step = hly_failing_end(hly_fault_view(&at, comm, slot->sequence), f, &v);
-    if (out_of_step && !f->final && !comm->agreed) {
-        if (!v.of)
-            v.of = (uint64_t)slot->sequence + 1;
-        if (hly_verdict_stops(&v, comm->rank))         /* the others may have a better one, */
-            hly_fault_break(comm, slot->sequence, &v); /* and did not wait for this rank */
-        else
-            agree(comm, &v);
-    } else if (out_of_step && !f->final) { /* they have agreed in a later call: relaxed.h */
-        comm->over = slot->sequence;
-        v = comm->broken_by;
-    }
+    const enum hly_end end =
+        hly_failing_end(hly_fault_view(&at, comm, slot->sequence), f, &comm->broken, &v);
+    if (end == HLY_END_AGREES)
+        agree(comm, &v);
+    else if (end == HLY_END_ALONE)
+        hly_fault_break(comm, slot->sequence, &v);
     const bool heard = comm->asks_for || (r->foreseen && comm->said);
-    comm->said = comm->said || out_of_step;
+    comm->said = comm->said || end != HLY_END_IN_STEP;
     r->failure = malloc(sizeof(*r->failure));
     struct hly_failure spare;
     hly_fault_tell(comm, slot->sequence, &v, heard ? HLY_VOICE_KNOWN : voice_of(comm, slot, &v),
@@ -313,37 +305,26 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
         return;
     struct hly_fault_view at;
     hly_view_t *v = hly_fault_view(&at, comm, slot->sequence);
-    if (!f->final && comm->broken && comm->broken_by.cause == HLY_CAUSE_PEER)
-        hly_failing_by_time(v, f, HLY_CAUSE_PEER); /* lost, or left after it had ended this call */
+    struct hly_failing_now now = {.late = hly_failing_is_late(v, f, &comm->broken) ||
+                                          comm->context->lost,
+                                  .first = (int32_t)(slot->sequence - comm->oldest) <= 0,
+                                  .older_fails = older_fails(comm, slot),
+                                  .unread = has_to_listen(comm->context)};
     after(comm, f);
-    const bool over = hly_comm_is_over(comm, slot->sequence);
-    bool quiet = hly_link_empty(&r->flying) && !r->targets;
-    const bool clock = f->looks >= HLY_LATE_LOOKS;
-    bool late = comm->context->lost || hly_failing_is_late(v, f);
-    if ((late || clock) && !quiet) {
+    now.quiet = hly_link_empty(&r->flying) && !r->targets;
+    if ((now.late || f->looks >= HLY_LATE_LOOKS) && !now.quiet) {
         hly_work_stop(r);
         hly_group_steps_force(r);
         hly_rendezvous_force(r);
-        quiet = hly_link_empty(&r->flying) && !r->targets;
+        now.quiet = hly_link_empty(&r->flying) && !r->targets;
     }
-    if (!f->final)
-        hly_failing_is_decided(v, f, over); /* others need not wait until it is quiet */
-    if (!quiet)
-        return;
-    hly_fault_runs_on(comm, slot);
-    if (f->final) {
-        if (may_conclude(comm, slot, late))
-            conclude(comm, slot);
-        return;
-    }
-    if (late || (int32_t)(slot->sequence - comm->oldest) <= 0) /* the older one may decide it */
-        hly_failing_go_round(v, f);
-    if (older_fails(comm, slot))
-        return;
-    if (f->round == hly_failing_rounds(comm->nranks) && !late && has_to_listen(comm->context)) {
-        hly_exec_listen(comm->context); /* others may have concluded without this rank */
-        comm->context->timer_ns = 0;    /* so that this is called again soon */
-    } else if (late || (hly_failing_is_decided(v, f, over) && may_conclude(comm, slot, false))) {
+    if (now.quiet)
+        hly_fault_runs_on(comm, slot);
+    const enum hly_course course = hly_failing_go_on(v, f, &comm->broken, &now);
+    if (course == HLY_COURSE_READS) {
+        hly_exec_listen(comm->context);
+        comm->context->timer_ns = 0; /* so that this is called again soon */
+    } else if (course == HLY_COURSE_ENDS && may_conclude(comm, slot, now.late)) {
         conclude(comm, slot);
     }
 }
@@ -367,14 +348,8 @@ void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_ver
     struct hly_slot *slot = hly_comm_slot(comm, sequence);
     if (!slot || slot->complete || !fault_of(slot))
         return;
-    struct hly_fault *f = slot->fault;
     struct hly_fault_view at;
-    hly_view_t *view = hly_fault_view(&at, comm, sequence);
-    if (hly_failing_is_fixed(view, f, v))
-        return;
-    const bool enters = !f->entered && slot->request;
-    hly_failing_raise(view, f, v);
-    if (enters)
+    if (hly_failing_raise(hly_fault_view(&at, comm, sequence), slot->fault, v))
         enter(comm, slot);
 }
 
@@ -402,16 +377,12 @@ static void enter_late(halay_comm_t *comm, struct hly_slot *slot, bool stopped)
 static void end_too(halay_request_t *r)
 {
     struct hly_slot *slot = r->slot;
-    struct hly_fault *f = fault_of(slot);
-    if (!f)
+    if (!fault_of(slot))
         return;
-    if (!f->entered) {
+    if (hly_failing_end_too(slot->fault, &r->comm->broken))
+        hly_fault_progress(r->comm, slot);
+    else
         enter(r->comm, slot);
-        return;
-    }
-    f->final = true;
-    f->verdict = r->comm->broken_by;
-    hly_fault_progress(r->comm, slot);
 }
 
 /* Why the request was refused, as a verdict. */
@@ -419,7 +390,7 @@ static void refusal_verdict(halay_request_t *r, struct hly_verdict_wire *v)
 {
     const struct hly_refusal *why = r->refusal;
     if (why->broken) {
-        *v = r->comm->broken_by;
+        *v = r->comm->broken.by;
         return;
     }
     const bool waited = why->cause >= HLY_CAUSE_STOPPED; /* for another rank, or for nobody knows */
@@ -438,40 +409,24 @@ void hly_fault_begin(halay_request_t *r)
         struct hly_verdict_wire v;
         refusal_verdict(r, &v);
         hly_fault_raise(r->comm, r->sequence, &v);
-    } else if (hly_comm_is_over(r->comm, r->sequence)) {
+    } else if (hly_broken_ends(&r->comm->broken, r->sequence)) {
         end_too(r);
     } else {
         enter_late(r->comm, r->slot, false);
     }
 }
 
-static bool note_message(halay_comm_t *comm, struct hly_slot *slot, const struct hly_header *h,
-                         const struct hly_verdict_wire *v)
+static void heard_of_call(halay_comm_t *comm, struct hly_slot *slot,
+                          const struct hly_failing_message *m, const struct hly_verdict_wire *v)
 {
+    struct hly_fault *f = fault_of(slot);
     struct hly_fault_view at;
-    const struct hly_failing_message m = {.is_round = h->kind == HLY_ROUND,
-                                          .in_call = h->signature != 0,
-                                          .from = (int)h->from,
-                                          .edge = h->edge,
-                                          .alarm = (enum hly_alarm)h->cookie};
-    const bool better =
-        hly_failing_heard(hly_fault_view(&at, comm, slot->sequence), slot->fault, &m, v);
-    after(comm, slot->fault);
-    return better;
-}
-
-void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
-                     const struct hly_verdict_wire *v)
-{
-    struct hly_slot *slot = hly_comm_slot(comm, h->sequence);
-    if (!slot || !fault_of(slot))
+    if (!f)
         return;
-    struct hly_fault *f = slot->fault;
-    if (f->final)
-        return;
-    note_message(comm, slot, h, v);
+    hly_failing_heard(hly_fault_view(&at, comm, slot->sequence), f, m, v);
+    after(comm, f);
     if (!f->entered && slot->request)
-        enter_late(comm, slot, v->cause == HLY_CAUSE_STOPPED && v->rank == comm->rank);
+        enter_late(comm, slot, hly_verdict_stops(v, comm->rank));
     else
         hly_fault_progress(comm, slot);
 }
@@ -484,31 +439,12 @@ static void raise_later(halay_comm_t *comm, uint32_t sequence, const struct hly_
             hly_fault_raise(comm, s, v);
 }
 
-/* Another rank has failed in a call that is complete here, so the communicator is broken. The
- * verdict says since which call. */
-static void complete_call_failed(halay_comm_t *comm, uint32_t sequence, struct hly_verdict_wire *v,
-                                 enum hly_voice voice)
-{
-    struct hly_failure f;
-    if (!v->of)
-        v->of = (uint64_t)sequence + 1;
-    if (comm->broken)
-        return;
-    comm->broken = true;
-    comm->broken_by = *v;
-    comm->relaxed.late = true;
-    hly_fault_tell(comm, sequence, v, voice, &f);
-    raise_later(comm, sequence, v);
-}
-
 void hly_fault_break(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *v)
 {
-    if (comm->broken)
+    if (!hly_broken_note(&comm->broken, v))
         return;
-    comm->broken = true;
-    comm->broken_by = *v;
-    comm->broken_by.of = (uint64_t)sequence + 1;
-    raise_later(comm, sequence, &comm->broken_by);
+    comm->broken.by.of = (uint64_t)sequence + 1;
+    raise_later(comm, sequence, &comm->broken.by);
 }
 
 /* Is this rank in the agreement on a call that it has completed? */
@@ -523,7 +459,7 @@ static void help(halay_comm_t *comm, struct hly_slot *slot)
     struct hly_verdict_wire v;
     if (hly_failing_help(hly_fault_view(&at, comm, slot->sequence), slot->fault,
                          (int32_t)(slot->sequence - comm->oldest) <= 0,
-                         comm->oldest == comm->started, comm->agreed, &v))
+                         comm->oldest == comm->started, comm->broken.agreed, &v))
         agree(comm, &v);
 }
 
@@ -533,7 +469,7 @@ static void help_all(halay_context_t *context, bool looks)
     context->outlived = 0;
     for (struct hly_link *l = context->comms.next; l != &context->comms; l = l->next) {
         halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
-        for (uint32_t i = 0; comm->broken && i < HLY_SLOTS; i++) {
+        for (uint32_t i = 0; comm->broken.is && i < HLY_SLOTS; i++) {
             struct hly_slot *slot = &comm->slots[i];
             struct hly_fault_view at;
             if (outlives(slot) && looks) /* what has come is read between two looks */
@@ -545,15 +481,23 @@ static void help_all(halay_context_t *context, bool looks)
     }
 }
 
-/* This rank enters the agreement on a call that it has completed. */
-static void enter_outlived(halay_comm_t *comm, struct hly_slot *slot, const struct hly_header *h,
-                           const struct hly_verdict_wire *v)
+/* This rank enters the agreement on a call that it has completed. Ranks are out of step since then.
+ */
+static void enter_after(halay_comm_t *comm, struct hly_slot *slot,
+                        const struct hly_failing_message *m, const struct hly_verdict_wire *v)
 {
     struct hly_verdict_wire mine = *v;
     slot->settled = true;
-    complete_call_failed(comm, slot->sequence, &mine,
-                         h->signature || (int)h->from < comm->rank ? HLY_VOICE_QUIET
-                                                                   : HLY_VOICE_LOUD);
+    if (!mine.of)
+        mine.of = (uint64_t)slot->sequence + 1;
+    if (hly_broken_note(&comm->broken, &mine)) {
+        struct hly_failure failure;
+        comm->relaxed.late = true;
+        hly_fault_tell(comm, slot->sequence, &mine,
+                       m->in_call || m->from < comm->rank ? HLY_VOICE_QUIET : HLY_VOICE_LOUD,
+                       &failure);
+        raise_later(comm, slot->sequence, &mine);
+    }
     struct hly_fault *f = fault_of(slot);
     if (!f)
         return; /* the others wait until their time is up */
@@ -563,38 +507,25 @@ static void enter_outlived(halay_comm_t *comm, struct hly_slot *slot, const stru
     comm->context->outlived++;
 }
 
-/* Who is at fault is known better now, or who is there after all. */
-static void outlived_news(halay_comm_t *comm, const struct hly_slot *slot)
-{
-    if (comm->agreed || comm->broken_by.of != (uint64_t)slot->sequence + 1)
-        return;
-    const struct hly_verdict_wire *v = &slot->fault->verdict;
-    struct hly_fault_view at;
-    hly_failing_alarm(hly_fault_view(&at, comm, slot->sequence), slot->fault);
-    comm->broken_by = *v;
-    memset(comm->broken_by.present, 0, sizeof(v->present));
-    memset(comm->broken_by.gone, 0, sizeof(v->gone));
-    raise_later(comm, slot->sequence, v);
-}
-
 /*
  * This rank completed the call before it heard of the failure. It tells that ranks are out of step.
  * Its later calls fail, and while they do it takes part in the rounds: else it would pass on only
  * what it was told first, and two ranks that fail might end with different verdicts. What the
  * others agree on comes later (HLY_CONCLUDED).
  */
-void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *h,
-                        const struct hly_verdict_wire *v)
+static void heard_after(halay_comm_t *comm, struct hly_slot *slot,
+                        const struct hly_failing_message *m, const struct hly_verdict_wire *v)
 {
-    struct hly_slot *slot = &comm->slots[h->sequence % HLY_SLOTS];
-    if (slot->sequence != h->sequence)
-        return;
+    struct hly_fault_view at;
     if (!slot->settled)
-        enter_outlived(comm, slot, h, v);
+        enter_after(comm, slot, m, v);
     if (!outlives(slot)) /* it has failed in this call, too */
         return;
-    if (note_message(comm, slot, h, v))
-        outlived_news(comm, slot);
+    const bool better = hly_failing_heard_after(hly_fault_view(&at, comm, slot->sequence),
+                                                slot->fault, &comm->broken, m, v);
+    after(comm, slot->fault);
+    if (better)
+        raise_later(comm, slot->sequence, &slot->fault->verdict);
     if (has_to_listen(comm->context)) { /* others may have concluded without this rank */
         hly_exec_listen(comm->context);
         comm->context->timer_ns = 0; /* so that it goes on soon */
@@ -607,7 +538,7 @@ void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
     const uint32_t sequence = (uint32_t)(v->of - 1);
     const struct hly_slot *slot = &comm->slots[sequence % HLY_SLOTS];
-    if (comm->agreed || !v->of)
+    if (comm->broken.agreed || !v->of)
         return;
     bool ended = slot->sequence == sequence && slot->complete;
     if ((ended || (int32_t)(sequence - comm->oldest) < 0) && !comm->relaxed.late &&
@@ -619,10 +550,36 @@ void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
     agree(comm, v);
 }
 
-void hly_fault_answer(halay_comm_t *comm, const struct hly_header *h)
+void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
+                     const struct hly_verdict_wire *v)
 {
-    if (h->kind == HLY_ALARM)
-        hly_fault_say(comm, (int)h->from, &comm->broken_by);
+    const struct hly_failing_message m = {.is_round = h->kind == HLY_ROUND,
+                                          .in_call = h->signature != 0,
+                                          .from = (int)h->from,
+                                          .edge = h->edge,
+                                          .alarm = h->kind == HLY_ALARM ? (enum hly_alarm)h->cookie
+                                                                        : HLY_ALARM_NEWS};
+    struct hly_slot *at = &comm->slots[h->sequence % HLY_SLOTS],
+                    *slot = hly_comm_slot(comm, h->sequence);
+    struct hly_fault_view view;
+    switch (hly_failing_sort(hly_fault_view(&view, comm, h->sequence), fault_at(comm, h->sequence),
+                             &comm->broken, &m, v, !slot || slot->complete)) {
+    case HLY_HEARD_AGREED:
+        hly_fault_concluded(comm, v);
+        break;
+    case HLY_HEARD_QUESTION:
+        hly_fault_say(comm, m.from, &comm->broken.by);
+        break;
+    case HLY_HEARD_OF_CALL:
+        heard_of_call(comm, slot, &m, v);
+        break;
+    case HLY_HEARD_AFTER:
+        if (at->sequence == h->sequence)
+            heard_after(comm, at, &m, v);
+        break;
+    case HLY_HEARD_NOTHING:
+        break;
+    }
 }
 
 /* ---------------------------------------------------------------- time */
@@ -691,7 +648,7 @@ static void look_at(halay_request_t *r, uint64_t now)
 {
     struct hly_slot *slot = r->slot;
     struct hly_fault *f = slot->fault;
-    if (hly_comm_is_over(r->comm, r->sequence) && !(f && f->final)) {
+    if (hly_broken_ends(&r->comm->broken, r->sequence) && !(f && f->final)) {
         end_too(r);
     } else if (r->state == HLY_FAILING) {
         struct hly_fault_view at;
@@ -706,8 +663,8 @@ static void look_at(halay_request_t *r, uint64_t now)
         if (now >= r->deadline_ns)
             device_is_to_blame(r);
         hly_fault_progress(r->comm, slot);
-    } else if (r->comm->broken && hly_group_steps_orphaned(r)) {
-        hly_fault_raise(r->comm, r->sequence, &r->comm->broken_by);
+    } else if (r->comm->broken.is && hly_group_steps_orphaned(r)) {
+        hly_fault_raise(r->comm, r->sequence, &r->comm->broken.by);
     } else if (now >= r->deadline_ns && !r->listens) {
         struct hly_verdict_wire v;
         if (r->overdue++ < HLY_LATE_LOOKS) {

@@ -235,7 +235,7 @@ void hly_elsewhere_leave(halay_context_t *context)
     for (struct hly_link *l = context->comms.next; l != &context->comms; l = l->next) {
         halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
         struct hly_verdict_wire v;
-        if (comm->agreed || comm->freed)
+        if (comm->broken.agreed || comm->freed)
             continue;
         hly_verdict_init(&v, comm, HLY_CAUSE_PEER, HALAY_EPEER, comm->rank);
         snprintf(v.detail, sizeof(v.detail), "it has left after a call of it%s failed: %.190s",

@@ -63,18 +63,9 @@ static bool needs(const halay_request_t *r, const struct hly_slot *slot,
 static bool is_silent_one(halay_comm_t *comm, const struct hly_slot *slot, int rank,
                           const struct hly_peer *peer)
 {
-    const struct hly_fault *f = slot->fault;
-    if (peer->explained)
-        return false;
-    if (!f->final && hly_judge_rules(comm->nranks, &f->verdict))
-        return true; /* this may be the better verdict, and one rank judges */
     struct hly_fault_view at;
-    hly_view_t *v = hly_fault_view(&at, comm, slot->sequence);
-    if (f->final || f->verdict.cause < HLY_CAUSE_STOPPED || hly_held_is_heard(v, f, rank))
-        return false;
-    if (!peer->ep)
-        return false; /* this end has severed it, for the same reason */
-    return hly_failing_bits_of(v, rank) != 0;
+    return !peer->explained && hly_failing_blames(hly_fault_view(&at, comm, slot->sequence),
+                                                  slot->fault, rank, !peer->ep);
 }
 
 static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *peer)
@@ -89,10 +80,7 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
         v.other = comm->rank;
         hly_verdict_other(&v, comm);
     }
-    if (!comm->broken) {
-        comm->broken = true;
-        comm->broken_by = v;
-    }
+    hly_broken_note(&comm->broken, &v);
     if (comm->accords)
         hly_accord_lost(comm, rank);
     if (comm->circles)
@@ -116,14 +104,14 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
 
 static void lost_messages(halay_comm_t *comm)
 {
-    if (comm->broken || !hly_orphan_lost(comm->context, comm->id))
+    if (comm->broken.is || !hly_orphan_lost(comm->context, comm->id))
         return;
-    hly_verdict_init(&comm->broken_by, comm, HLY_CAUSE_LOCAL, HALAY_ENOMEM, comm->rank);
-    snprintf(comm->broken_by.detail, sizeof(comm->broken_by.detail),
+    hly_verdict_init(&comm->broken.by, comm, HLY_CAUSE_LOCAL, HALAY_ENOMEM, comm->rank);
+    snprintf(comm->broken.by.detail, sizeof(comm->broken.by.detail),
              "the others had sent more than fits (%u MiB, %u from one rank) before this rank made "
              "the communicator; make it on all ranks before anything long is sent",
              HLY_ORPHANS_BYTES >> 20, HLY_ORPHANS_SHARE >> 20);
-    comm->broken = true;
+    comm->broken.is = true;
 }
 
 void hly_fault_new_comm(halay_comm_t *comm)
@@ -208,9 +196,10 @@ static void differ(halay_context_t *context, enum hly_cause cause, int rank, con
                  hly_comm_shown_rank(comm, low), first_length < 100 ? first_length : 100, first,
                  hly_comm_shown_rank(comm, v.other), second_length < 100 ? second_length : 100,
                  second);
-        if (!comm->agreed && (!comm->broken || hly_verdict_better(&v, &comm->broken_by))) {
-            comm->broken = true;
-            comm->broken_by = v;
+        if (!comm->broken.agreed &&
+            (!comm->broken.is || hly_verdict_better(&v, &comm->broken.by))) {
+            comm->broken.is = true;
+            comm->broken.by = v;
         }
         for (uint32_t s = comm->oldest; s != comm->started; s++)
             if (comm->slots[s % HLY_SLOTS].request)
@@ -347,23 +336,9 @@ void hly_fault_verdict(halay_comm_t *comm, const struct hly_header *h,
     }
     struct hly_slot *slot = hly_comm_slot(comm, h->sequence);
     halay_request_t *r = slot ? slot->request : NULL;
-    if (h->kind == HLY_ALARM && h->cookie == HLY_CONCLUDED) {
-        if (slot && slot->fault && h->edge && h->edge <= (uint32_t)comm->nranks)
-            hly_held_note_speaker(slot->fault, (int)h->edge - 1);
-        const struct hly_slot *at = &comm->slots[h->sequence % HLY_SLOTS];
-        const struct hly_fault *f = at->sequence == h->sequence ? at->fault : NULL;
-        if (!f || !hly_judge_is_past(f, (int)h->from))
-            hly_fault_concluded(comm, v);
-    } else if (h->kind == HLY_ALARM && h->cookie == HLY_LEAVES &&
-               hly_elsewhere_left(comm, slot, h)) {
+    if (h->kind == HLY_ALARM && h->cookie == HLY_LEAVES && hly_elsewhere_left(comm, slot, h))
         return;
-    } else if (hly_comm_is_over(comm, h->sequence)) {
-        hly_fault_answer(comm, h);
-    } else if (slot && !slot->complete) {
-        hly_fault_heard(comm, h, v);
-    } else {
-        hly_fault_outlived(comm, h, v);
-    }
+    hly_fault_heard(comm, h, v);
     if (h->kind == HLY_REVOKE) /* the request may have ended meanwhile */
         hly_rendezvous_revoke(comm, slot && slot->request == r ? r : NULL, h);
 }

@@ -20,14 +20,11 @@ void hly_fault_break(halay_comm_t *comm, uint32_t sequence, const struct hly_ver
 void hly_fault_begin(halay_request_t *request);
 /* A message, target or piece of work of a failing call has ended: goes on with the agreement. */
 void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot);
-/* An ALARM or ROUND of a call that is not complete here; of one that is. */
+/* An ALARM or ROUND has come. */
 void hly_fault_heard(halay_comm_t *comm, const struct hly_header *header,
                      const struct hly_verdict_wire *verdict);
-void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *header,
-                        const struct hly_verdict_wire *verdict);
-/* The others have agreed on this verdict. The next: answers a rank that does not know it yet. */
+/* The ranks have agreed on this verdict. */
 void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *verdict);
-void hly_fault_answer(halay_comm_t *comm, const struct hly_header *header);
 enum hly_voice {
     HLY_VOICE_LOUD,  /* as a warning */
     HLY_VOICE_QUIET, /* another rank says it; HALAY_DEBUG=info shows it here, too */

@@ -8,20 +8,19 @@
 /* All calls on it that are under way here, and later ones, end with this verdict. */
 static void end_here(halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
-    if (comm->agreed)
+    if (comm->broken.agreed)
         return;
-    comm->broken = comm->agreed = true;
-    comm->broken_by = *v;
-    comm->broken_by.of = (uint64_t)comm->oldest + 1;
-    comm->over = comm->oldest;
+    struct hly_verdict_wire mine = *v;
+    mine.of = (uint64_t)comm->oldest + 1;
+    hly_broken_agree(&comm->broken, &mine);
     comm->context->timer_ns = 0;    /* hly_fault_timers() ends the calls in flight, */
     comm->context->listened_ns = 0; /* and none ends well before: exec/listen.h */
 }
 
 void hly_fault_inherit(const halay_comm_t *parent, halay_comm_t *comm)
 {
-    struct hly_verdict_wire v = parent->broken_by;
-    if (!parent->agreed || v.cause != HLY_CAUSE_REVOKED)
+    struct hly_verdict_wire v = parent->broken.by;
+    if (!parent->broken.agreed || v.cause != HLY_CAUSE_REVOKED)
         return;
     v.rank = hly_comm_rank_of(comm, hly_comm_world_rank(parent, v.rank)); /* -1: not of this one */
     end_here(comm, &v);
@@ -29,7 +28,7 @@ void hly_fault_inherit(const halay_comm_t *parent, halay_comm_t *comm)
 
 void hly_fault_revoked(halay_comm_t *comm)
 {
-    const struct hly_verdict_wire *v = &comm->broken_by;
+    const struct hly_verdict_wire *v = &comm->broken.by;
     for (struct hly_link *l = comm->pairs.next; l != &comm->pairs; l = l->next)
         hly_fault_inherit(comm, HLY_OF(l, halay_comm_t, pair_link));
     if (comm->inner)
@@ -53,8 +52,8 @@ static void reason(const halay_comm_t *comm, char *text, size_t bytes)
     }
     for (const struct hly_link *l = ctx->comms.prev; l != &ctx->comms; l = l->prev) {
         const halay_comm_t *c = HLY_OF(l, halay_comm_t, link);
-        const struct hly_verdict_wire *v = &c->broken_by;
-        if (!c->broken || v->rank < 0 ||
+        const struct hly_verdict_wire *v = &c->broken.by;
+        if (!c->broken.is || v->rank < 0 ||
             (v->cause != HLY_CAUSE_PEER && v->cause < HLY_CAUSE_STOPPED))
             continue;
         char who[HLY_RANK_TEXT];

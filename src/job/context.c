@@ -541,7 +541,7 @@ static int relaxed_end(halay_context_t *context)
             halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
             await_relaxed(comm);
             if (comm->relaxed.late && !comm->asks_for && !rc)
-                rc = comm->broken_by.code;
+                rc = comm->broken.by.code;
         }
     return rc;
 }

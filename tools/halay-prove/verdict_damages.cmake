@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# Copies of src/agree/held.c, judge.c and failing.c, each with one place damaged: the exploration has to refuse all of
+# Copies of src/agree/held.c, judge.c, failing.c and course.c, each with one place damaged: the exploration has to refuse all of
 # them. They are added to DAMAGED (agree_damages.cmake). A text that is not there exactly once is an error, so that the
 # list keeps up with the source. The guards of the judge are not in it: to break a run they need four ranks with two
 # deaths, or an absent rank, which is not explored. ranks/deaths and ranks/verdict have them.
 set(verdict_text "")
-foreach(part held judge failing)
+foreach(part held judge failing course)
   set(verdict_source ${PROJECT_SOURCE_DIR}/src/agree/${part}.c)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${verdict_source})
   file(READ ${verdict_source} part_text)
   string(APPEND verdict_text "${part_text}")
 endforeach()
-string(REGEX MATCHALL "\nv?o?i?d?b?o?o?l? (hly_[a-z_]+)\\(" verdict_functions "${verdict_text}")
-list(TRANSFORM verdict_functions REPLACE "[^h]*(hly_[a-z_]+).*" "\\1")
+string(REGEX MATCHALL "\n[a-z][a-z_ ]* (hly_[a-z_]+)\\(" verdict_functions "${verdict_text}")
+list(TRANSFORM verdict_functions REPLACE ".* (hly_[a-z_]+).*" "\\1")
 set(verdict_number 0)
 set(verdicts_declared "")
 set(verdicts_listed "")
@@ -21,7 +21,7 @@ macro(damage_verdict what from to)
   string(FIND "${verdict_text}" "${from}" first)
   string(FIND "${verdict_text}" "${from}" last REVERSE)
   if(first EQUAL -1 OR NOT first EQUAL last)
-    message(FATAL_ERROR "src/agree/{held,judge,failing}.c have not exactly once: ${from}")
+    message(FATAL_ERROR "src/agree/{held,judge,failing,course}.c have not exactly once: ${from}")
   endif()
   string(REPLACE "${from}" "${to}" damaged_text "${verdict_text}")
   set(damaged_names "")
@@ -45,6 +45,17 @@ damage_verdict("no round is sent" "    if (!f->started && rounds)" "    if (fals
 damage_verdict("no round is waited for" "((f->heard >> f->round & 1) ||" "(true ||")
 damage_verdict("no clock after a death" "    if (!slow || (f->slow && !known))" "    if (true)")
 damage_verdict("no look at the clock" "    f->looks += v->now_ns >= f->deadline_ns;\n    return name;" "    return name;")
+
+damage_verdict("what has come is not read first" "!now->late && now->unread)" "false)")
+damage_verdict("the end waits for no round" "return now->late || hly_failing_is_decided(v, f, over) ?" "return true ?")
+damage_verdict("late ranks wait on" "return now->late || hly_failing_is_decided(v, f, over) ?" "return hly_failing_is_decided(v, f, over) ?")
+damage_verdict("out of step, and not said" "        verdict->of = (uint64_t)v->sequence + 1;\n    /* Of" "        verdict->of = 0;\n    /* Of")
+damage_verdict("who is stopped tells all" "return hly_verdict_stops(verdict, v->rank) ? HLY_END_ALONE" "return false ? HLY_END_ALONE")
+damage_verdict("what is agreed on is not taken" "    f->verdict = b->by;" "    ;")
+damage_verdict("who asks is not told" "m->is_round ? HLY_HEARD_NOTHING : HLY_HEARD_QUESTION" "HLY_HEARD_NOTHING")
+damage_verdict("who has completed the call hears nothing" "        return HLY_HEARD_AFTER;" "        return HLY_HEARD_NOTHING;")
+damage_verdict("a fixed verdict changes" "    if (hly_failing_is_fixed(v, f, mine))" "    if (false)")
+damage_verdict("an agreement is heard again and again" "return past || b->agreed ||" "return past ||")
 
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/verdicts.c @ONLY CONTENT
   "#include \"verdict_explore.h\"

@@ -149,12 +149,36 @@ static bool receive(hly_call_world_t *w, uint32_t from, uint32_t to, hly_letter_
 
 /* ---------------------------------------------------------------- as src/fault/agree.c */
 
+/* What this rank's later calls end with is held in short form. */
+static struct hly_broken broken_of(const hly_caller_t *c)
+{
+    return (struct hly_broken){
+        .is = c->broken, .agreed = c->agreed, .since = SEQUENCE, .by = hly_whole(&c->broken_by)};
+}
+
+static void set_broken(hly_caller_t *c, const struct hly_broken *b)
+{
+    c->broken = b->is;
+    c->agreed = b->agreed;
+    c->broken_by = hly_bare(&b->by);
+}
+
+/* True: later calls of this rank are not failed before. */
+static bool note_broken(hly_caller_t *c, const struct hly_verdict_wire *v)
+{
+    struct hly_broken b = broken_of(c);
+    const bool news = hly_broken_note(&b, v);
+    set_broken(c, &b);
+    return news;
+}
+
 static void agree(hly_call_world_t *w, uint32_t r, const struct hly_verdict_wire *v)
 {
     hly_caller_t *c = &w->ranks[r];
+    struct hly_broken b = broken_of(c);
     sight_t s;
-    c->broken = c->agreed = true;
-    c->broken_by = hly_bare(v);
+    hly_broken_agree(&b, v);
+    set_broken(c, &b);
     w->ops->tell_all(view_of(&s, w, r), c->has_fault ? &c->fault : NULL, v);
 }
 
@@ -186,19 +210,12 @@ static void conclude(hly_call_world_t *w, uint32_t r)
     hly_caller_t *c = &w->ranks[r];
     sight_t s;
     struct hly_verdict_wire v;
-    const bool out_of_step = w->ops->end(view_of(&s, w, r), &c->fault, &v);
-    if (out_of_step && !c->fault.final && !c->agreed) {
-        if (!v.of) {
-            v.of = SEQUENCE + 1;
-        }
-        if (!hly_verdict_stops(&v, (int)r)) {
-            agree(w, r, &v);
-        } else if (!c->broken) {
-            c->broken = true;
-            c->broken_by = hly_bare(&v);
-        }
-    } else if (out_of_step && !c->fault.final) {
-        v = hly_whole(&c->broken_by);
+    struct hly_broken b = broken_of(c);
+    const enum hly_end end = w->ops->end(view_of(&s, w, r), &c->fault, &b, &v);
+    if (end == HLY_END_AGREES) {
+        agree(w, r, &v);
+    } else if (end == HLY_END_ALONE) {
+        note_broken(c, &v);
     }
     c->result = hly_bare(&v);
     c->phase = HLY_ENDED;
@@ -211,28 +228,17 @@ static void progress(hly_call_world_t *w, uint32_t r)
 {
     hly_caller_t *c = &w->ranks[r];
     struct hly_fault *f = &c->fault;
+    const struct hly_broken b = broken_of(c);
     sight_t s;
     hly_view_t *v = view_of(&s, w, r);
     if (c->phase != HLY_FAILS) {
         return;
     }
-    if (!f->final && c->broken && c->broken_by.cause == HLY_CAUSE_PEER) {
-        w->ops->by_time(v, f, HLY_CAUSE_PEER);
-    }
-    const bool late = w->ops->is_late(v, f);
-    if (!f->final) {
-        w->ops->is_decided(v, f, c->agreed);
-    }
-    if (f->final) {
-        conclude(w, r);
-        return;
-    }
-    w->ops->go_round(v, f);
-    if (f->round == hly_failing_rounds((int)w->nranks) && !late && c->listens &&
-        is_under_way(w, -1, r)) {
-        return; /* first it reads what has come */
-    }
-    if (late || w->ops->is_decided(v, f, c->agreed)) {
+    const struct hly_failing_now now = {.quiet = true,
+                                        .late = w->ops->is_late(v, f, &b),
+                                        .first = true,
+                                        .unread = c->listens && is_under_way(w, -1, r)};
+    if (w->ops->go_on(v, f, &b, &now) == HLY_COURSE_ENDS) {
         conclude(w, r);
     }
 }
@@ -259,13 +265,10 @@ static void raise(hly_call_world_t *w, uint32_t r, const struct hly_verdict_wire
 {
     hly_caller_t *c = &w->ranks[r];
     sight_t s;
-    if (c->phase == HLY_ENDED || c->phase == HLY_WELL ||
-        w->ops->is_fixed(view_of(&s, w, r), fault_of(c), v)) {
+    if (c->phase == HLY_ENDED || c->phase == HLY_WELL) {
         return;
     }
-    const bool enters = !c->fault.entered && is_made(w, r);
-    w->ops->raise(view_of(&s, w, r), &c->fault, v);
-    if (enters) {
+    if (w->ops->raise(view_of(&s, w, r), fault_of(c), v)) {
         enter(w, r);
     }
 }
@@ -285,13 +288,12 @@ static void enter_late(hly_call_world_t *w, uint32_t r, bool stopped)
 static void end_too(hly_call_world_t *w, uint32_t r)
 {
     hly_caller_t *c = &w->ranks[r];
-    if (!c->has_fault || !c->fault.entered) {
+    const struct hly_broken b = broken_of(c);
+    if (w->ops->end_too(fault_of(c), &b)) {
+        progress(w, r);
+    } else {
         enter(w, r);
-        return;
     }
-    c->fault.final = true;
-    c->fault.verdict = hly_whole(&c->broken_by);
-    progress(w, r);
 }
 
 static void heard(hly_call_world_t *w, uint32_t r, const struct hly_failing_message *m,
@@ -300,12 +302,9 @@ static void heard(hly_call_world_t *w, uint32_t r, const struct hly_failing_mess
     hly_caller_t *c = &w->ranks[r];
     struct hly_fault *f = fault_of(c);
     sight_t s;
-    if (f->final) {
-        return;
-    }
     w->ops->heard(view_of(&s, w, r), f, m, v);
     if (!f->entered && is_made(w, r)) {
-        enter_late(w, r, v->cause == HLY_CAUSE_STOPPED && v->rank == (int)r);
+        enter_late(w, r, hly_verdict_stops(v, (int)r));
     } else {
         progress(w, r);
     }
@@ -338,29 +337,20 @@ static void outlived(hly_call_world_t *w, uint32_t r, const struct hly_failing_m
         struct hly_verdict_wire mine = *v;
         c->settled = true;
         mine.of = mine.of ? mine.of : SEQUENCE + 1;
-        if (!c->broken) {
-            c->broken = true;
-            c->broken_by = hly_bare(&mine);
-        }
+        note_broken(c, &mine);
         w->ops->outlive(view_of(&s, w, r), fault_of(c), &mine);
     }
     if (!outlives(c)) {
         return;
     }
-    if (w->ops->heard(view_of(&s, w, r), &c->fault, m, v) && !c->agreed &&
-        c->broken_by.of == SEQUENCE + 1) {
-        w->ops->alarm(view_of(&s, w, r), &c->fault);
-        c->broken_by = hly_bare(&c->fault.verdict);
-    }
+    struct hly_broken b = broken_of(c);
+    w->ops->heard_after(view_of(&s, w, r), &c->fault, &b, m, v);
+    set_broken(c, &b);
     help(w, r);
 }
 
 static void concluded(hly_call_world_t *w, uint32_t r, const struct hly_verdict_wire *v)
 {
-    hly_caller_t *c = &w->ranks[r];
-    if (c->agreed || !v->of) {
-        return;
-    }
     agree(w, r, v);
     if (is_made(w, r)) {
         end_too(w, r);
@@ -377,20 +367,25 @@ static void hear_verdict(hly_call_world_t *w, uint32_t r, const hly_letter_t *l)
                                           .edge = l->edge,
                                           .alarm = (enum hly_alarm)l->alarm};
     const struct hly_verdict_wire v = hly_whole(&l->verdict);
-    const struct hly_verdict_wire known = hly_whole(&c->broken_by);
+    const struct hly_broken b = broken_of(c);
+    struct hly_fault *f = c->has_fault ? &c->fault : NULL;
     sight_t s;
-    if (!m.is_round && m.alarm == HLY_CONCLUDED) {
-        if (!c->has_fault || !hly_judge_is_past(&c->fault, m.from)) {
-            concluded(w, r, &v);
-        }
-    } else if (c->agreed) {
-        if (!m.is_round) {
-            w->ops->tell(view_of(&s, w, r), c->has_fault ? &c->fault : NULL, m.from, &known);
-        }
-    } else if (c->phase == HLY_WELL || c->phase == HLY_ENDED) {
-        outlived(w, r, &m, &v);
-    } else {
+    hly_view_t *view = view_of(&s, w, r);
+    switch (w->ops->sort(view, f, &b, &m, &v, c->phase == HLY_WELL || c->phase == HLY_ENDED)) {
+    case HLY_HEARD_AGREED:
+        concluded(w, r, &v);
+        break;
+    case HLY_HEARD_QUESTION:
+        w->ops->tell(view, f, m.from, &b.by);
+        break;
+    case HLY_HEARD_OF_CALL:
         heard(w, r, &m, &v);
+        break;
+    case HLY_HEARD_AFTER:
+        outlived(w, r, &m, &v);
+        break;
+    case HLY_HEARD_NOTHING:
+        break;
     }
 }
 
@@ -462,18 +457,6 @@ static void hear(hly_call_world_t *w, uint32_t r, uint32_t from)
     try_complete(w, r);
 }
 
-/* As src/fault/events.c. */
-static bool is_silent_one(hly_call_world_t *w, uint32_t r, uint32_t rank)
-{
-    const struct hly_fault *f = &w->ranks[r].fault;
-    sight_t s;
-    if (!f->final && hly_judge_rules((int)w->nranks, &f->verdict)) {
-        return true;
-    }
-    return !f->final && f->verdict.cause >= HLY_CAUSE_STOPPED &&
-           !hly_held_is_heard(view_of(&s, w, r), f, (int)rank);
-}
-
 static void find(hly_call_world_t *w, uint32_t r, uint32_t x)
 {
     hly_caller_t *c = &w->ranks[r];
@@ -484,14 +467,11 @@ static void find(hly_call_world_t *w, uint32_t r, uint32_t x)
     c->known |= bit(x);
     const struct hly_verdict_wire v =
         verdict(HLY_CAUSE_PEER, (int)x, (char)(w->limits.words ? 'a' + r : 0));
-    if (!c->broken) {
-        c->broken = true;
-        c->broken_by = hly_bare(&v);
-    }
+    note_broken(c, &v);
     if (c->has_fault) {
         w->ops->lost(view_of(&s, w, r), &c->fault);
     }
-    if (c->phase == HLY_FAILS ? is_silent_one(w, r, x)
+    if (c->phase == HLY_FAILS ? w->ops->blames(view_of(&s, w, r), &c->fault, (int)x, false)
                               : c->phase == HLY_IN && !(c->data & bit(x))) {
         raise(w, r, &v);
     }

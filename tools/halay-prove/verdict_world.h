@@ -18,32 +18,37 @@ typedef struct hly_failing_ops {
     const char *name; /* what is damaged */
     void (*enter)(hly_view_t *, struct hly_fault *, uint64_t, const struct hly_verdict_wire *);
     void (*outlive)(hly_view_t *, struct hly_fault *, const struct hly_verdict_wire *);
-    bool (*is_fixed)(hly_view_t *, const struct hly_fault *, const struct hly_verdict_wire *);
-    void (*raise)(hly_view_t *, struct hly_fault *, const struct hly_verdict_wire *);
+    bool (*raise)(hly_view_t *, struct hly_fault *, const struct hly_verdict_wire *);
+    enum hly_heard (*sort)(hly_view_t *, struct hly_fault *, const struct hly_broken *,
+                           const struct hly_failing_message *, const struct hly_verdict_wire *,
+                           bool);
     bool (*heard)(hly_view_t *, struct hly_fault *, const struct hly_failing_message *,
                   const struct hly_verdict_wire *);
-    void (*alarm)(hly_view_t *, const struct hly_fault *);
+    bool (*heard_after)(hly_view_t *, struct hly_fault *, struct hly_broken *,
+                        const struct hly_failing_message *, const struct hly_verdict_wire *);
     void (*lost)(hly_view_t *, struct hly_fault *);
-    void (*by_time)(hly_view_t *, struct hly_fault *, enum hly_cause);
+    bool (*blames)(hly_view_t *, const struct hly_fault *, int, bool);
     bool (*look)(hly_view_t *, struct hly_fault *, uint64_t);
     void (*look_alone)(hly_view_t *, struct hly_fault *);
     bool (*is_silent)(hly_view_t *, const struct hly_fault *, uint32_t);
     void (*name_absent)(hly_view_t *, struct hly_fault *, struct hly_verdict_wire *);
-    bool (*is_late)(hly_view_t *, struct hly_fault *);
-    bool (*is_decided)(hly_view_t *, struct hly_fault *, bool);
-    void (*go_round)(hly_view_t *, struct hly_fault *);
+    bool (*end_too)(struct hly_fault *, const struct hly_broken *);
+    bool (*is_late)(hly_view_t *, struct hly_fault *, const struct hly_broken *);
+    enum hly_course (*go_on)(hly_view_t *, struct hly_fault *, const struct hly_broken *,
+                             const struct hly_failing_now *);
     bool (*help)(hly_view_t *, struct hly_fault *, bool, bool, bool, struct hly_verdict_wire *);
-    bool (*end)(hly_view_t *, struct hly_fault *, struct hly_verdict_wire *);
+    enum hly_end (*end)(hly_view_t *, struct hly_fault *, struct hly_broken *,
+                        struct hly_verdict_wire *);
     void (*tell)(hly_view_t *, struct hly_fault *, int, const struct hly_verdict_wire *);
     void (*tell_all)(hly_view_t *, struct hly_fault *, const struct hly_verdict_wire *);
     bool (*adopt)(hly_view_t *, struct hly_fault *, const struct hly_verdict_wire *);
 } hly_failing_ops_t;
 
 #define HLY_FAILING_OPS                                                                            \
-    hly_failing_enter, hly_failing_outlive, hly_failing_is_fixed, hly_failing_raise,               \
-        hly_failing_heard, hly_failing_alarm, hly_failing_lost, hly_failing_by_time,               \
+    hly_failing_enter, hly_failing_outlive, hly_failing_raise, hly_failing_sort,                   \
+        hly_failing_heard, hly_failing_heard_after, hly_failing_lost, hly_failing_blames,          \
         hly_failing_look, hly_failing_look_alone, hly_failing_is_silent, hly_failing_name,         \
-        hly_failing_is_late, hly_failing_is_decided, hly_failing_go_round, hly_failing_help,       \
+        hly_failing_end_too, hly_failing_is_late, hly_failing_go_on, hly_failing_help,             \
         hly_failing_end, hly_failing_tell, hly_failing_tell_all, hly_held_adopt
 
 extern const hly_failing_ops_t hly_sound_verdicts;

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * course.c - the course of a failing call in one rank: what each message is to it, when it has to
+ * read on, when its call ends, and what then holds for the communicator.
+ */
+#include <string.h>
+
+#include "agree/failing.h"
+
+typedef struct hly_fault fault_t;
+typedef struct hly_verdict_wire verdict_t;
+
+/* ---------------------------------------------------------------- the communicator */
+
+bool hly_broken_note(struct hly_broken *b, const verdict_t *verdict)
+{
+    if (b->is)
+        return false;
+    b->is = true;
+    b->by = *verdict;
+    return true;
+}
+
+void hly_broken_agree(struct hly_broken *b, const verdict_t *verdict)
+{
+    b->is = b->agreed = true;
+    b->by = *verdict;
+    b->since = (uint32_t)(verdict->of - 1);
+}
+
+/* ---------------------------------------------------------------- messages */
+
+enum hly_heard hly_failing_sort(hly_view_t *v, fault_t *f, const struct hly_broken *b,
+                                const struct hly_failing_message *m, const verdict_t *theirs,
+                                bool complete)
+{
+    if (!m->is_round && m->alarm == HLY_CONCLUDED) {
+        if (f && m->edge && m->edge <= (uint32_t)v->nranks)
+            hly_held_note_speaker(f, (int)m->edge - 1);
+        const bool past = f && hly_judge_is_past(f, m->from);
+        return past || b->agreed || !theirs->of ? HLY_HEARD_NOTHING : HLY_HEARD_AGREED;
+    }
+    if (hly_broken_ends(b, v->sequence))
+        return m->is_round ? HLY_HEARD_NOTHING : HLY_HEARD_QUESTION;
+    if (complete)
+        return HLY_HEARD_AFTER;
+    return f && f->final ? HLY_HEARD_NOTHING : HLY_HEARD_OF_CALL;
+}
+
+bool hly_failing_heard_after(hly_view_t *v, fault_t *f, struct hly_broken *b,
+                             const struct hly_failing_message *m, const verdict_t *theirs)
+{
+    const bool better = hly_failing_heard(v, f, m, theirs);
+    if (!better || b->agreed || b->by.of != (uint64_t)v->sequence + 1)
+        return false;
+    hly_failing_alarm(v, f);
+    b->by = f->verdict;
+    hly_verdict_drop_lists(&b->by);
+    return true;
+}
+
+/* ---------------------------------------------------------------- the call */
+
+bool hly_failing_raise(hly_view_t *v, fault_t *f, const verdict_t *mine)
+{
+    if (hly_failing_is_fixed(v, f, mine))
+        return false;
+    const bool enters = !f->entered && v->made;
+    if (hly_held_adopt(v, f, mine) && f->entered)
+        hly_failing_alarm(v, f);
+    return enters;
+}
+
+bool hly_failing_blames(hly_view_t *v, const fault_t *f, int rank, bool severed)
+{
+    if (f->final)
+        return false;
+    if (hly_judge_rules(v->nranks, &f->verdict))
+        return true; /* this may be the better verdict, and one rank judges */
+    return f->verdict.cause >= HLY_CAUSE_STOPPED && !severed && !hly_held_is_heard(v, f, rank) &&
+           hly_failing_bits_of(v, rank) != 0;
+}
+
+bool hly_failing_end_too(fault_t *f, const struct hly_broken *b)
+{
+    if (!f->entered)
+        return false;
+    f->final = true;
+    f->verdict = b->by;
+    return true;
+}
+
+bool hly_failing_is_late(hly_view_t *v, fault_t *f, const struct hly_broken *b)
+{
+    if (!f->final && b->is && b->by.cause == HLY_CAUSE_PEER) /* lost, or left after this call */
+        hly_failing_by_time(v, f, HLY_CAUSE_PEER);
+    return f->looks >= HLY_LATE_LOOKS && (f->final || hly_judge_ends(v, f));
+}
+
+enum hly_course hly_failing_go_on(hly_view_t *v, fault_t *f, const struct hly_broken *b,
+                                  const struct hly_failing_now *now)
+{
+    const bool over = hly_broken_ends(b, v->sequence);
+    if (!f->final)
+        hly_failing_is_decided(v, f, over); /* others need not wait until it is quiet */
+    if (!now->quiet)
+        return HLY_COURSE_WAITS;
+    if (f->final)
+        return HLY_COURSE_ENDS;
+    if (now->late || now->first)
+        hly_failing_go_round(v, f);
+    if (now->older_fails)
+        return HLY_COURSE_WAITS;
+    if (f->round == hly_failing_rounds(v->nranks) && !now->late && now->unread)
+        return HLY_COURSE_READS;
+    return now->late || hly_failing_is_decided(v, f, over) ? HLY_COURSE_ENDS : HLY_COURSE_WAITS;
+}
+
+enum hly_end hly_failing_end(hly_view_t *v, fault_t *f, struct hly_broken *b, verdict_t *verdict)
+{
+    const bool whole = f->heard == (UINT64_C(1) << hly_failing_rounds(v->nranks)) - 1;
+    if (!f->final && whole && hly_held_is_claim(&f->verdict))
+        hly_held_set_firm(v, f); /* all rounds have come, so nobody was absent */
+    *verdict = f->verdict;
+    hly_verdict_drop_lists(verdict);
+    if (verdict->cause > HLY_CAUSE_SETTINGS && verdict->cause != HLY_CAUSE_DEVICE &&
+        verdict->cause < HLY_CAUSE_STOPPED && !verdict->of && whole)
+        return HLY_END_IN_STEP;
+    if (f->final)
+        return HLY_END_AS_AGREED;
+    if (b->agreed) { /* in a later call: exec/relaxed.h */
+        b->since = v->sequence;
+        *verdict = b->by;
+        return HLY_END_AS_AGREED;
+    }
+    if (!verdict->of)
+        verdict->of = (uint64_t)v->sequence + 1;
+    /* Of one that was stopped the others may have a better one, and did not wait for it. */
+    return hly_verdict_stops(verdict, v->rank) ? HLY_END_ALONE : HLY_END_AGREES;
+}
