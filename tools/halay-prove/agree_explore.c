@@ -117,24 +117,11 @@ static const struct story {
      "c1 c2 t1 t2"},
 };
 
-static void read_trace(const char *text, hly_trace_t *trace)
-{
-    for (trace->n = 0; *text; text += *text == ' ') {
-        hly_happens_t *e = &trace->events[trace->n++];
-        *e = (hly_happens_t){.what = (uint8_t)*text++, .a = (uint8_t)(*text++ - '0')};
-        if (*text && *text != ' ') {
-            e->b = (uint8_t)(*text++ - '0');
-        }
-    }
-}
-
 static const char *tell_story(const struct story *story, const hly_agreement_ops_t *ops)
 {
     static hly_world_t start, w;
-    static hly_trace_t trace;
     hly_world_init(&start, ops, story->nranks, &story->limits);
-    read_trace(story->events, &trace);
-    return hly_explore_play(&agreements, &start, &trace, &w);
+    return hly_explore_tell(&agreements, &start, story->events, &w);
 }
 
 static void tell_stories(hly_count_t *count)
@@ -147,11 +134,7 @@ static void tell_stories(hly_count_t *count)
         }
         const char *sound = tell_story(&stories[i], &hly_sound);
         const char *other = damaged ? tell_story(&stories[i], damaged) : NULL;
-        const bool passed = !sound && other;
-        printf("%s: %s\n", stories[i].name,
-               sound   ? sound
-               : other ? "all is well"
-                       : "the damage is not seen");
+        const bool passed = hly_explore_told(stories[i].name, sound, other);
         count->passed += passed;
         count->failed += !passed;
     }

@@ -2,6 +2,7 @@
 /* explore.c - a depth-first search of the states, and the replay of its traces. */
 #include "explore.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "seen.h"
@@ -185,4 +186,31 @@ void hly_explore_shorten(const hly_explored_t *kind, const void *start, hly_trac
     }
     free(world);
     free(less);
+}
+
+/* ---------------------------------------------------------------- runs that are known */
+
+const char *hly_explore_tell(const hly_explored_t *kind, const void *start, const char *events,
+                             void *world)
+{
+    hly_trace_t *trace = hly_seen_memory(sizeof *trace);
+    trace->n = 0;
+    for (const char *at = events; *at; at += *at == ' ') {
+        hly_happens_t *e = &trace->events[trace->n++];
+        *e = (hly_happens_t){.what = (uint8_t)*at++, .a = (uint8_t)(*at++ - '0')};
+        if (*at && *at != ' ') {
+            e->b = (uint8_t)(*at++ - '0');
+        }
+    }
+    const uint32_t n = trace->n;
+    const char *complaint = hly_explore_play(kind, start, trace, world);
+    const bool whole = trace->n >= n;
+    free(trace);
+    return complaint ? complaint : whole ? NULL : "the run cannot happen";
+}
+
+bool hly_explore_told(const char *name, const char *sound, const char *damaged)
+{
+    printf("%s: %s\n", name, sound ? sound : damaged ? "all is well" : "the damage is not seen");
+    return !sound && damaged;
 }

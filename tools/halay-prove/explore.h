@@ -54,4 +54,11 @@ const char *hly_explore_play(const hly_explored_t *kind, const void *start, hly_
 /* Leaves out of it what the complaint does not need. */
 void hly_explore_shorten(const hly_explored_t *kind, const void *start, hly_trace_t *trace);
 
+/* A run that is known: what happens to which one, and from which one ("c0 h10"). Returns what is
+ * wrong with it; NULL: all is well. `world`: room for one. */
+const char *hly_explore_tell(const hly_explored_t *kind, const void *start, const char *events,
+                             void *world);
+/* Prints it. True: it ends well, and does not with its damage. */
+bool hly_explore_told(const char *name, const char *sound, const char *damaged);
+
 #endif

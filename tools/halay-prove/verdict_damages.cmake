@@ -50,12 +50,8 @@ damage_verdict("what has come is not read first" "!now->late && now->unread)" "f
 damage_verdict("the end waits for no round" "return now->late || hly_failing_is_decided(v, f, over) ?" "return true ?")
 damage_verdict("late ranks wait on" "return now->late || hly_failing_is_decided(v, f, over) ?" "return hly_failing_is_decided(v, f, over) ?")
 damage_verdict("out of step, and not said" "        verdict->of = (uint64_t)v->sequence + 1;\n    /* Of" "        verdict->of = 0;\n    /* Of")
-damage_verdict("who is stopped tells all" "return hly_verdict_stops(verdict, v->rank) ? HLY_END_ALONE" "return false ? HLY_END_ALONE")
 damage_verdict("what is agreed on is not taken" "    f->verdict = b->by;" "    ;")
 damage_verdict("who asks is not told" "m->is_round ? HLY_HEARD_NOTHING : HLY_HEARD_QUESTION" "HLY_HEARD_NOTHING")
-damage_verdict("who has completed the call hears nothing" "        return HLY_HEARD_AFTER;" "        return HLY_HEARD_NOTHING;")
-damage_verdict("a fixed verdict changes" "    if (hly_failing_is_fixed(v, f, mine))" "    if (false)")
-damage_verdict("an agreement is heard again and again" "return past || b->agreed ||" "return past ||")
 
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/verdicts.c @ONLY CONTENT
   "#include \"verdict_explore.h\"

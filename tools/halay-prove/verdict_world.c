@@ -764,6 +764,9 @@ void hly_call_world_finish(void *world)
             if (!c->result.of) {
                 w->complaint = "the ranks are out of step, and the verdict does not say so";
             }
+            if (!other->broken && !is_under_way(w, -1, x)) {
+                w->complaint = "who has completed the call is not told that it failed";
+            }
             const bool bound =
                 !w->dead ||
                 !(w->was_away | w->was_stopped); /* else the dead one may have told it */
