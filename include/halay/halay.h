@@ -466,7 +466,9 @@ HALAY_API int halay_comm_revoke(halay_comm_t *comm);
  * Collective over the survivors: *flag becomes the AND of the flags of all, the same on all, also
  * if ranks fail meanwhile. Who does not call by the deadline counts as failed from then on, and
  * gets HALAY_EPEER later. Ends by the deadline, or by as many as there are ranks that hang.
- * HALAY_EMISMATCH: some have called halay_comm_shrink. HALAY_EUNSUPPORTED: more than 1,536 ranks.
+ * HALAY_EMISMATCH: some have called halay_comm_shrink. HALAY_EUNSUPPORTED: of
+ * more than 1,536 ranks so many have failed that no message has room for them (48 groups of
+ * neighbours).
  */
 HALAY_API int halay_comm_agree(halay_comm_t *comm, int *flag);
 /* The same; makes a communicator of all but those that any of them knows to have failed, in order.

@@ -50,10 +50,7 @@ static int agree(halay_comm_t *comm, enum hly_accord_call call, int32_t flag,
     hly_progress(comm->context);
     int rc = hly_accord_begin(comm, call, flag);
     if (rc)
-        return hly_fault_alone(comm, rc,
-                               rc == HALAY_ENOMEM ? "no memory to agree on who has failed"
-                                                  : "more than 1,536 ranks cannot agree on who has "
-                                                    "failed; use smaller communicators");
+        return hly_fault_alone(comm, rc, "no memory to agree on who has failed");
     hly_wait_until(comm->context, hly_accord_is_over, comm);
     rc = hly_accord_end(comm, value, text);
     return rc ? hly_fault_alone(comm, rc, text) : HALAY_OK;
@@ -89,7 +86,7 @@ static int make(halay_comm_t *comm, const struct hly_accord_value *value, halay_
     }
     assert(rank >= 0);
     uint64_t id = hly_hash(hly_hash(comm->id, &number, sizeof(number)), value->without,
-                           sizeof(value->without));
+                           hly_set_words(comm->nranks) * sizeof(*value->without));
     id = id ? id : 1;
     struct hly_ranks *ranks;
     halay_comm_t *made;

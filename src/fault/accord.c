@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agree/runs.h"
 #include "base/record.h"
 #include "fault/agree.h"
 #include "fault/patience.h"
@@ -26,14 +27,17 @@
 
 static struct hly_accords *accords_of(halay_comm_t *comm)
 {
-    if (comm->accords || comm->nranks > HLY_ACCORD_RANKS)
+    if (comm->accords)
         return comm->accords;
-    const size_t each = hly_agreement_bytes(comm->nranks);
-    struct hly_accords *x = calloc(1, sizeof(*x) + 2 * each);
+    const uint32_t words = hly_set_words(comm->nranks);
+    const size_t each = hly_agreement_bytes(comm->nranks), sets = 3 * words * sizeof(uint64_t);
+    struct hly_accords *x = calloc(1, sizeof(*x) + sets + 2 * each);
     if (!x)
         return NULL;
+    x->failed = x->gone + words;
+    x->without = x->failed + words;
     for (int i = 0; i < 2; i++) {
-        x->accord[i].is = (void *)((char *)(x + 1) + (size_t)i * each);
+        x->accord[i].is = (void *)((char *)(x + 1) + sets + (size_t)i * each);
         hly_agreement_init(x->accord[i].is, comm->nranks, comm->rank);
     }
     return comm->accords = x;
@@ -138,13 +142,15 @@ static bool may_tell(const struct post *p, int rank)
 static void post(void *arg, int to, const struct hly_agreement_message *m)
 {
     const struct post *p = arg;
-    const uint32_t n = hly_set_words(p->comm->nranks);
     struct hly_accord_wire wire = {
         .what = m->what, .call = m->call, .flag = m->flag, .code = m->code, .ballot = m->ballot};
+    struct hly_packed sets = {.words = wire.sets, .most = HLY_ACCORD_RUNS};
     if (m->what == HLY_AGREE_LEFT_OUT && !may_tell(p, to))
         return;
-    memcpy(wire.sets, m->failed, n * sizeof(*wire.sets));
-    memcpy(wire.sets + n, m->without, n * sizeof(*wire.sets));
+    if (!hly_sets_pack(p->comm->nranks, m->failed, m->without, &sets))
+        wire.code = HALAY_EUNSUPPORTED; /* so all end with that */
+    wire.nfailed = sets.nfailed;
+    wire.nwithout = sets.nwithout;
     hly_control_send(p->comm, to, HLY_ACCORD, p->accord->number, 0, 0, NULL, &wire,
                      hly_accord_bytes(p->comm->nranks));
 }
@@ -274,7 +280,7 @@ int hly_accord_begin(halay_comm_t *comm, enum hly_accord_call call, int32_t flag
 {
     struct hly_accords *x = accords_of(comm);
     if (!x)
-        return comm->nranks > HLY_ACCORD_RANKS ? HALAY_EUNSUPPORTED : HALAY_ENOMEM;
+        return HALAY_ENOMEM;
     struct hly_accord *a = accord_of(comm, ++x->number);
     a->started_ns = a->look_ns = hly_now_ns();
     a->recorded = ++comm->context->record.naccords;
@@ -306,24 +312,30 @@ int hly_accord_end(halay_comm_t *comm, struct hly_accord_value *value, char text
 {
     const struct hly_accords *x = comm->accords;
     struct hly_accord *a = &comm->accords->accord[x->number % 2];
-    *value = (struct hly_accord_value){.flag = a->is->value_flag};
-    memcpy(value->without, hly_agreement_set(a->is, HLY_SET_WITHOUT),
-           hly_set_words(comm->nranks) * sizeof(*value->without));
+    *value = (struct hly_accord_value){.flag = a->is->value_flag,
+                                       .without = hly_agreement_set(a->is, HLY_SET_WITHOUT)};
     if (!a->ended) { /* this rank's transport has failed */
         a->is->left_out = true;
         end(comm, a);
     }
+    uint64_t words[HLY_ACCORD_RUNS];
+    struct hly_packed packed = {.words = words, .most = HLY_ACCORD_RUNS};
+    const bool many = a->is->value_code == HALAY_EUNSUPPORTED ||
+                      !hly_sets_pack(comm->nranks, value->without, value->without, &packed);
     const bool mismatch = a->is->value_code != 0;
     const char *why =
         comm->context->lost ? HLY_LOST_TEXT
         : x->left_out       ? "the others have gone on without this rank, which did not answer in "
                               "time or could not be reached; end it"
+        : many     ? "more than 48 groups of neighbouring ranks have failed, and no message has "
+                     "room for that; start the job again"
         : mismatch ? "ranks have called halay_comm_agree and others halay_comm_shrink; all "
                      "must make the same calls in the same order"
                    : "";
     snprintf(text, 192, "%s", why);
     return comm->context->lost ? HALAY_ETRANSPORT
            : x->left_out       ? HALAY_EPEER
+           : many              ? HALAY_EUNSUPPORTED
            : mismatch          ? HALAY_EMISMATCH
                                : HALAY_OK;
 }
@@ -350,14 +362,22 @@ void hly_accord_heard(halay_comm_t *comm, const struct hly_header *h,
                       const struct hly_accord_wire *wire)
 {
     const struct hly_accords *x = accords_of(comm);
+    uint64_t words[HLY_ACCORD_RUNS];
+    const struct hly_packed packed = {.nfailed = wire->nfailed,
+                                      .nwithout = wire->nwithout,
+                                      .words = words,
+                                      .most = HLY_ACCORD_RUNS};
+    memcpy(words, wire->sets, sizeof(words));
+    if (!x || !hly_sets_unpack(comm->nranks, &packed, x->failed, x->without))
+        return;
     const struct hly_agreement_message m = {.what = wire->what,
                                             .call = wire->call,
                                             .flag = wire->flag,
                                             .code = wire->code,
                                             .ballot = wire->ballot,
-                                            .failed = wire->sets,
-                                            .without = wire->sets + hly_set_words(comm->nranks)};
-    if (!x || !hly_agreement_is_sound(comm->nranks, &m) || m.call < HLY_CALL_AGREE ||
+                                            .failed = x->failed,
+                                            .without = x->without};
+    if (!hly_agreement_is_sound(comm->nranks, &m) || m.call < HLY_CALL_AGREE ||
         m.call > HLY_CALL_SHRINK)
         return;
     if (h->sequence - x->number > 1 && x->accord[h->sequence % 2].number != h->sequence)

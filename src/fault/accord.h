@@ -10,7 +10,7 @@ enum hly_accord_call { HLY_CALL_AGREE = 1, HLY_CALL_SHRINK };
 
 struct hly_accord_value { /* what was agreed on */
     int32_t flag;
-    uint64_t without[HLY_ACCORD_WORDS]; /* the ranks that have failed */
+    const uint64_t *without; /* the set of the ranks that have failed; until the next agreement */
 };
 
 /* One agreement, as far as this rank is in it. */
@@ -23,11 +23,12 @@ struct hly_accord {
     struct hly_agreement *is; /* behind struct hly_accords */
 };
 
-struct hly_accords {                 /* of a communicator */
-    uint32_t number;                 /* that this rank has entered */
-    bool left_out;                   /* the others go on without this rank */
-    struct hly_accord accord[2];     /* by number: this one and the one before it, or after it */
-    uint64_t gone[HLY_ACCORD_WORDS]; /* ranks that were agreed to have failed */
+struct hly_accords {             /* of a communicator */
+    uint32_t number;             /* that this rank has entered */
+    bool left_out;               /* the others go on without this rank */
+    struct hly_accord accord[2]; /* by number: this one and the one before it, or after it */
+    uint64_t *failed, *without;  /* sets of the message that is read, and */
+    uint64_t gone[];             /* of the ranks that were agreed to have failed */
 };
 
 /* Enters the next agreement on this communicator. An error: it was not entered. */

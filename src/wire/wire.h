@@ -107,24 +107,24 @@ struct hly_hop {
     struct hly_call_desc call;
 };
 
-#define HLY_ACCORD_WORDS 24
-#define HLY_ACCORD_RANKS (64 * HLY_ACCORD_WORDS)
+#define HLY_ACCORD_RUNS 48
 
 struct hly_accord_wire {
     uint32_t what; /* enum hly_agreement_what: agree/agree.h */
     int32_t call;  /* enum hly_accord_call */
     int32_t flag, code;
     uint32_t ballot; /* 1 + the coordinator that has proposed this value; 0: it is a contribution */
-    uint32_t unused;
-    /* Two sets of ranks, as many words each as they need: known to have failed; left out of the
-     * value. */
-    uint64_t sets[2 * HLY_ACCORD_WORDS];
+    uint16_t nfailed, nwithout; /* runs of the two sets; 0: see there */
+    /* Two sets of ranks: known to have failed; left out of the value. As many words each as they
+     * need, where both fit; else runs of ranks, one after the other (agree/runs.h). */
+    uint64_t sets[HLY_ACCORD_RUNS];
 };
 
 static inline size_t hly_accord_bytes(int nranks)
 {
+    const size_t words = 2 * (((size_t)(unsigned)nranks + 63) / 64);
     return offsetof(struct hly_accord_wire, sets) +
-           2 * sizeof(uint64_t) * (((size_t)(unsigned)nranks + 63) / 64);
+           sizeof(uint64_t) * (words < HLY_ACCORD_RUNS ? words : HLY_ACCORD_RUNS);
 }
 
 /* The first message, in all builds: so `kind` of its header and `build` stay where they are in all
