@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runs.h - two sets of ranks in a message of fixed length. Failed ranks are few, or neighbours (those
- * of a node), so of large groups the runs of them are sent.
+ * runs.h - two sets of ranks in a message of fixed length. Failed ranks are few, or neighbours
+ * (those of a node), so of large groups the runs of them are sent.
  */
 #ifndef HLY_AGREE_RUNS_H
 #define HLY_AGREE_RUNS_H
 
 #include "agree/agree.h"
 
-struct hly_packed { /* of two sets */
+struct hly_packed {             /* of two sets */
     uint16_t nfailed, nwithout; /* runs */
     uint64_t *words;
     uint32_t most; /* words, each for 64 ranks of a set, or for a run */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_agree_scale - the agreement of the survivors of 4,096 ranks, with messages of the length that
- * control messages have: a node and some ranks have failed, and the coordinator fails on the way.
+ * test_agree_scale - the agreement of the survivors of 4,096 ranks, with messages of the length
+ * that control messages have: a node and some ranks have failed, and the coordinator fails on the
+ * way.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +94,8 @@ static void agree(void)
     for (int r = 1; r < RANKS; r++) {
         if (dead[r])
             continue;
-        CHECK(ranks[r]->decided && ranks[r]->value_flag == 5 && !ranks[r]->value_code, "rank %d", r);
+        CHECK(ranks[r]->decided && ranks[r]->value_flag == 5 && !ranks[r]->value_code, "rank %d",
+              r);
         const uint64_t *without = hly_agreement_set(ranks[r], HLY_SET_WITHOUT);
         CHECK(!memcmp(without, hly_agreement_set(ranks[1], HLY_SET_WITHOUT), WORDS * 8), "rank %d",
               r);
