@@ -75,7 +75,7 @@ static bool is_missing(const struct hly_node *node, int i, bool entered)
     if (node->local[i] == node->rank)
         return false;
     if (node->role == HLY_ROLE_FIRST)
-        return node->seats[i].state == HLY_SEAT_EMPTY;
+        return node->worlds->place[i].state == HLY_PLACE_STARTED;
     return i == 0 || !(entered || (node->came && node->came[i]));
 }
 
@@ -114,15 +114,6 @@ struct hly_absent *hly_absent_look(const struct hly_node *node)
         closedir(dir);
     free(text);
     return all;
-}
-
-bool hly_absent_may_come(const struct hly_node *node, const struct hly_absent *all)
-{
-    const int n = node->role == HLY_ROLE_FIRST ? node->nlocal : 1; /* others wait for the first */
-    for (int i = 0; i < n; i++)
-        if (all[i].missing && all[i].here)
-            return true;
-    return false;
 }
 
 bool hly_absent_speaks(const struct hly_node *node)

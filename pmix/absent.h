@@ -29,8 +29,6 @@ struct hly_absent *hly_absent_look(const struct hly_node *node);
 /* "rank 0 (pid 7: stopped; not in halay_init), rank 3 (no process of it is seen)" */
 void hly_absent_text(const struct hly_node *node, const struct hly_absent *all,
                      struct hly_line *line);
-/* Is there one that may still come to this meeting, so that it is worth to wait? */
-bool hly_absent_may_come(const struct hly_node *node, const struct hly_absent *all);
 /* Is this the lowest of the node's ranks that are in halay_init? */
 bool hly_absent_speaks(const struct hly_node *node);
 
