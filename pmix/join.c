@@ -176,7 +176,7 @@ static bool speaks(const struct joining *j, uint64_t waited_ns)
 static int give_up(struct hly_node *node)
 {
     char text[HLY_NODE_TEXT];
-    hly_node_missing(node, text);
+    hly_node_missing(node, false, text);
     hly_boot_say(node->log, 0, "%s", text);
     if (node->role == HLY_ROLE_FIRST)
         hly_node_fail(node, text);
@@ -189,8 +189,11 @@ static void say_others(const struct joining *j, uint64_t now)
     char text[400];
     struct hly_line line = hly_line(text, sizeof text);
     hly_line_waited(&line, now - node->begin_ns, "halay_init");
-    hly_line_put(&line, " for ranks of other nodes than %s: the launcher does not say which",
-                 node->self.host);
+    if (node->nlocal < node->nranks)
+        hly_line_put(&line, " for ranks of other nodes than %s: the launcher does not say which",
+                     node->self.host);
+    else
+        hly_line_put(&line, " for the launcher's PMIx server to exchange what the ranks say");
     hly_line_until(&line, HLY_ENDS, node->end_ns, now);
     hly_boot_say(j->log, 1, "%s", text);
 }
@@ -204,7 +207,8 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
         const bool lacks = hly_node_lacks(node);
         if (lacks && now >= node->end_ns)
             return give_up(node);
-        if (!lacks && hly_notices_give(&node->notices, now) && speaks(j, now - node->begin_ns))
+        if (!lacks && hly_notices_give(&node->notices, now) && !hly_node_remind(node, true) &&
+            speaks(j, now - node->begin_ns))
             say_others(j, now);
         struct pollfd p[2] = {{.fd = j->call.event_fd, .events = POLLIN},
                               {.fd = node->watch_fd, .events = POLLIN}};
@@ -261,7 +265,15 @@ static int fence(struct joining *j, int nranks)
     if (status != PMIX_ERR_TIMEOUT && (rc = hear_why(&j->node)))
         return rc;
     const int level = hly_absent_level(&j->node);
-    if (status == PMIX_ERR_TIMEOUT)
+    char text[HLY_NODE_TEXT];
+    if (status == PMIX_ERR_TIMEOUT && hly_node_missing(&j->node, true, text))
+        hly_boot_say(j->log, level, "%s", text);
+    else if (status == PMIX_ERR_TIMEOUT && j->node.nlocal == nranks)
+        hly_boot_say(j->log, level,
+                     "all of the %d ranks are on %s, and the launcher's PMIx server has not "
+                     "exchanged what they say within %.1f s",
+                     nranks, j->node.self.host, (double)j->deadline_ns / 1e9);
+    else if (status == PMIX_ERR_TIMEOUT)
         hly_boot_say(j->log, level,
                      "not all of the %d ranks joined within %.1f s: those on %s did; which of "
                      "other nodes did "

@@ -77,10 +77,30 @@ static int knock(const struct hly_node *node, int k)
 /* Is the first rank, which has not come, on its way? */
 static bool may_come(const struct hly_node *node)
 {
-    struct hly_absent *all = hly_absent_look(node);
+    struct hly_absent *all = hly_absent_look(node, false);
     const bool may = all && all[0].missing && all[0].here;
     free(all);
     return may;
+}
+
+/* A connection to the first rank, which has greeted; -1. */
+static int call_first(struct hly_node *node, uint64_t end_ns)
+{
+    struct hly_boot_greeting greeting;
+    const char *why;
+    for (int k = 0; k < HLY_NODE_DOORS; k++) {
+        const int fd = knock(node, k);
+        const uint64_t until = hly_boot_now_ns() + GREETING_MS * MS; /* for each */
+        if (fd < 0)
+            continue;
+        if (hly_boot_visit_greeted(&node->key, fd, until < end_ns ? until : end_ns, &greeting,
+                                   &why)) {
+            node->greeting = greeting;
+            return fd;
+        }
+        close(fd);
+    }
+    return -1;
 }
 
 /* For half of the time, or all of it if the first rank is seen to be on its way. */
@@ -88,7 +108,6 @@ static int find(struct hly_node *node)
 {
     uint64_t pause = PAUSE_MIN_MS * MS, end = node->half_ns;
     char text[HLY_NODE_TEXT];
-    const char *why;
     for (;;) {
         const bool over = hly_boot_now_ns() >= end; /* read once: more time only for who may come */
         if (over && (end == node->end_ns || !may_come(node)))
@@ -96,27 +115,17 @@ static int find(struct hly_node *node)
         if (over)
             end = node->end_ns;
         if (hly_notices_give(&node->notices, hly_boot_now_ns()))
-            hly_node_remind(node);
-        for (int k = 0; k < HLY_NODE_DOORS; k++) {
-            int fd = knock(node, k);
-            uint64_t until =
-                hly_boot_now_ns() + GREETING_MS * MS; /* for each, whatever the last took */
-            if (fd < 0)
-                continue;
-            if (hly_boot_visit_greeted(&node->key, fd, until < end ? until : end, &node->greeting,
-                                       &why)) {
-                node->fd = fd;
-                return HALAY_OK;
-            }
-            close(fd);
-        }
+            hly_node_remind(node, false);
+        node->fd = call_first(node, end);
+        if (node->fd >= 0)
+            return HALAY_OK;
         struct timespec t = {0, (long)pause};
         nanosleep(&t, NULL);
         pause = pause * 2 < PAUSE_MAX_MS * MS ? pause * 2 : PAUSE_MAX_MS * MS;
     }
     if (end == node->half_ns)
         return HALAY_OK;
-    hly_node_missing(node, text);
+    hly_node_missing(node, false, text);
     hly_boot_say(node->log, hly_absent_level(node), "%s", text);
     return HALAY_EBOOT;
 }
@@ -206,14 +215,24 @@ static int ask(struct hly_node *node, int fd, bool leaves, uint64_t until_ns,
 
 static int hello(struct hly_node *node)
 {
-    const bool early = hly_boot_now_ns() < node->half_ns;
+    static const struct timespec a_little = {0, 20000000};
     enum hly_boot_heard heard;
     struct hly_boot_answer answer;
     char *why;
-    int rc =
-        ask(node, node->fd, false, early ? node->half_ns : node->end_ns, &heard, &answer, &why);
-    if (rc && heard == HLY_BOOT_HUNG_UP)
-        return first_died(node);
+    int rc;
+    for (;;) {
+        const uint64_t now = hly_boot_now_ns();
+        rc = ask(node, node->fd, false, now < node->half_ns ? node->half_ns : node->end_ns, &heard,
+                 &answer, &why);
+        if (!rc || heard != HLY_BOOT_HUNG_UP)
+            break;
+        close(
+            node->fd); /* it has died, or has taken this rank, which was stopped, for a stranger */
+        nanosleep(&a_little, NULL);
+        node->fd = now < node->end_ns ? call_first(node, node->end_ns) : -1;
+        if (node->fd < 0)
+            return first_died(node);
+    }
     if (rc && heard == HLY_BOOT_GAVE_UP && !answer.magic)
         return alone(node, "the first rank did not answer in time", 1);
     if (!rc && answer.joined) {
@@ -266,7 +285,7 @@ int hly_node_member_step(struct hly_node *node)
     int passed_fd;
     if (node->role == HLY_ROLE_ALONE && !node->told) {
         if (hly_notices_give(&node->notices, hly_boot_now_ns()))
-            hly_node_remind(node);
+            hly_node_remind(node, false);
         return tell(node);
     }
     if (node->watch_fd < 0)

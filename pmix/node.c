@@ -53,28 +53,37 @@ int hly_node_door(const struct hly_node *node, int k, struct sockaddr_un *name, 
     return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-void hly_node_remind(struct hly_node *node)
+static int count(const struct hly_node *node, const struct hly_absent *all)
+{
+    int n = 0;
+    for (int i = 0; all && i < node->nlocal; i++)
+        n += all[i].missing;
+    return n;
+}
+
+bool hly_node_remind(struct hly_node *node, bool met)
 {
     char text[HLY_NODE_TEXT];
     struct hly_line line = hly_line(text, sizeof text);
-    int n = 0;
     hly_absent_note(node);
-    struct hly_absent *all = hly_absent_speaks(node) ? hly_absent_look(node) : NULL;
-    if (!all)
-        return;
-    for (int i = 0; i < node->nlocal; i++)
-        n += all[i].missing;
-    hly_line_of_node(&line, hly_boot_now_ns() - node->begin_ns, n, node->nlocal, node->self.host);
-    hly_absent_text(node, all, &line);
+    struct hly_absent *all = hly_absent_speaks(node) ? hly_absent_look(node, met) : NULL;
+    const int n = count(node, all);
+    if (all && (n || !met)) {
+        hly_line_of_node(&line, hly_boot_now_ns() - node->begin_ns, n, node->nlocal,
+                         node->self.host);
+        hly_absent_text(node, all, &line);
+        hly_boot_say(node->log, 1, "%s", text);
+    }
     free(all);
-    hly_boot_say(node->log, 1, "%s", text);
+    return n;
 }
 
-void hly_node_missing(const struct hly_node *node, char text[HLY_NODE_TEXT])
+bool hly_node_missing(const struct hly_node *node, bool met, char text[HLY_NODE_TEXT])
 {
     char missing[HLY_NODE_TEXT - 240];
     struct hly_line line = hly_line(missing, sizeof missing);
-    struct hly_absent *all = hly_absent_look(node);
+    struct hly_absent *all = hly_absent_look(node, met);
+    const int n = count(node, all);
     if (all)
         hly_absent_text(node, all, &line);
     else
@@ -85,6 +94,7 @@ void hly_node_missing(const struct hly_node *node, char text[HLY_NODE_TEXT])
         "not all of the %d ranks joined within %.1f s: on %s %s. Look at their output; if they "
         "are only slow to start, set HALAY_START_DEADLINE to more seconds",
         node->nranks, (double)(node->end_ns - node->begin_ns) / 1e9, node->self.host, missing);
+    return n;
 }
 
 bool hly_node_lists(const struct hly_node *node, int i)
@@ -208,7 +218,7 @@ static void refuse_all(struct hly_node *node, const struct hly_worlds_action *a)
 {
     char who[128];
     if (a->cause == HLY_CAUSE_MISSING)
-        hly_node_missing(node, node->failure);
+        hly_node_missing(node, false, node->failure);
     if (a->cause == HLY_CAUSE_LEFT)
         snprintf(node->failure, sizeof node->failure,
                  "%s has left while the ranks were joining the job: it has died, or its own "
@@ -222,7 +232,7 @@ static void refuse_all(struct hly_node *node, const struct hly_worlds_action *a)
 
 static void look(struct hly_node *node)
 {
-    struct hly_absent *all = hly_absent_look(node);
+    struct hly_absent *all = hly_absent_look(node, false);
     for (int i = 0; i < node->nlocal; i++)
         hly_worlds_seen(node->worlds, i, !(all && all[i].missing && all[i].here));
     free(all);
@@ -237,7 +247,7 @@ static void go_on(struct hly_node *node)
         else if (a.what == HLY_WORLDS_LOOK)
             look(node);
         else if (a.what == HLY_WORLDS_NOTICE)
-            hly_node_remind(node);
+            hly_node_remind(node, false);
     }
     if (hly_node_lacks(node)) /* later ones are of other nodes */
         node->notices = node->worlds->notices;

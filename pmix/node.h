@@ -88,10 +88,11 @@ void hly_node_leave(struct hly_node *node);
 bool hly_node_lists(const struct hly_node *node, int i);
 /* After the meeting: are there ranks of this node that have not come to it? */
 bool hly_node_lacks(const struct hly_node *node);
-/* Says who is missing. */
-void hly_node_remind(struct hly_node *node);
-/* The deadline is over: "not all ... joined"; with who is missing. */
-void hly_node_missing(const struct hly_node *node, char text[HLY_NODE_TEXT]);
+/* Says who is missing; met: who is stopped of those that have come. False: nobody is, or another
+ * rank says it. */
+bool hly_node_remind(struct hly_node *node, bool met);
+/* The deadline is over: "not all ... joined"; with who is missing. False: nobody is. */
+bool hly_node_missing(const struct hly_node *node, bool met, char text[HLY_NODE_TEXT]);
 
 /* Shared by the two sides. */
 /* An unbound socket and the name of door k; -1. */

@@ -492,7 +492,7 @@ static int play_first(int at, uint64_t moment, bool by_hook)
                                          .version = HLY_BOOT_VERSION,
                                          .address = {.family = AF_INET, .ip = {127, 0, 0, 1}}};
     struct pollfd p = {.fd = at, .events = POLLIN};
-    if (poll(&p, 1, 100) != 1) /* it had no time to come */
+    if (poll(&p, 1, by_hook || moment ? 100 : 10000) != 1) /* it had no time to come */
         return -1;
     int fd = accept(at, NULL, NULL);
     MUST(fd >= 0);
@@ -546,6 +546,33 @@ static void last_moment(void)
     last_fd = -1;
     printf("%d listed (%d of them after they gave up), %d alone\n", listed, deaf, alone);
     MUST(alone && deaf);
+}
+
+/* A first rank that hangs up has taken this one for a stranger: it calls again. */
+static void hangs_up(void)
+{
+    struct sockaddr_un name;
+    socklen_t bytes;
+    struct hly_boot_greeting greeting = {.magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION};
+    prepare(2, 20);
+    const int at = door(0, &name, &bytes);
+    MUST(!bind(at, (struct sockaddr *)&name, bytes) && !listen(at, 4));
+    start(&ranks[1]);
+    for (int i = 0; i < 3; i++) {
+        struct pollfd p = {.fd = at, .events = POLLIN};
+        MUST(poll(&p, 1, 10000) == 1);
+        const int fd = accept(at, NULL, NULL);
+        memcpy(greeting.key, ranks[1].node.key.job, sizeof greeting.key);
+        MUST(fd >= 0 && send(fd, &greeting, sizeof greeting, MSG_NOSIGNAL) > 0);
+        close(fd);
+    }
+    last_fd = -1;
+    const int fd = play_first(at, 0, false);
+    MUST(fd >= 0 && !pthread_join(ranks[1].thread, NULL));
+    MUST(ranks[1].rc == HALAY_OK && ranks[1].node.role == HLY_ROLE_MEMBER);
+    close(fd);
+    close(at);
+    leave(2);
 }
 
 /* ---------------------------------------------------------------- deaths */
@@ -617,6 +644,7 @@ int main(void)
     times();
     race();
     last_moment();
+    hangs_up();
     deaths();
     return 0;
 }
