@@ -130,24 +130,6 @@ static int find(struct hly_node *node)
     return HALAY_EBOOT;
 }
 
-/* The ranks of a node have one ip: that of the first rank, unless the user named an interface. */
-static int listen_somewhere(struct hly_node *node, bool met)
-{
-    const char *interface = hly_listen_interface();
-    halay_address_t *at = &node->self.address;
-    if (met && !interface) {
-        *at = node->greeting.address;
-        at->port = 0;
-        int fd = at->family ? hly_listen_at(at) : -EADDRNOTAVAIL;
-        if (fd >= 0) {
-            node->listen_fd = fd;
-            return HALAY_OK;
-        }
-    }
-    int rc = hly_listen_choose(node->log, interface, at);
-    return rc ? rc : hly_listen_open(node->log, at, &node->listen_fd);
-}
-
 static int alone(struct hly_node *node, const char *why, int level)
 {
     hly_boot_say(node->log, level,
@@ -164,7 +146,7 @@ static int alone(struct hly_node *node, const char *why, int level)
 static int unreached(struct hly_node *node)
 {
     char why[200];
-    int rc = listen_somewhere(node, false);
+    int rc = hly_listen_near(node->log, NULL, &node->self.address, &node->listen_fd);
     snprintf(why, sizeof why,
              "it did not reach rank %u, the first of the node, on a Unix socket within %.1f s: it "
              "has a network namespace of its own, or rank %u is late",
@@ -251,7 +233,9 @@ int hly_node_member_meet(struct hly_node *node)
     int rc = find(node);
     if (rc || node->fd < 0)
         return rc ? rc : unreached(node);
-    rc = listen_somewhere(node, true);
+    /* The ranks of a node have one ip: that of the first one, unless the user named an interface.
+     */
+    rc = hly_listen_near(node->log, &node->greeting.address, &node->self.address, &node->listen_fd);
     return rc ? rc : hello(node);
 }
 

@@ -478,9 +478,7 @@ int hly_node_first_meet(struct hly_node *node)
     if (!node->worlds || !node->hellos || !node->order)
         return HALAY_ENOMEM;
     node->role = HLY_ROLE_FIRST;
-    rc = hly_listen_choose(node->log, hly_listen_interface(), &node->self.address);
-    if (!rc)
-        rc = hly_listen_open(node->log, &node->self.address, &node->listen_fd);
+    rc = hly_listen_near(node->log, NULL, &node->self.address, &node->listen_fd);
     if (!rc && node->nlocal > 1)
         rc = open_door(node);
     if (rc)

@@ -75,19 +75,10 @@ static int listen_once(const struct caller *c, int fd)
     halay_address_t near = {0};
     struct sockaddr_storage at = {0};
     socklen_t bytes = sizeof at;
-    const char *interface = hly_listen_interface();
-    if (!getsockname(fd, (struct sockaddr *)&at, &bytes) &&
-        hly_address_from((struct sockaddr *)&at, &near) && !hly_address_loopback(&near) &&
-        !interface) {
-        self.address = near;
-        self.address.port = 0;
-        self.id.listen_fd = hly_listen_at(&self.address);
-        if (self.id.listen_fd >= 0)
-            return HALAY_OK;
-        self.id.listen_fd = -1;
-    }
-    int rc = hly_listen_choose(c->log, interface, &self.address);
-    return rc ? rc : hly_listen_open(c->log, &self.address, &self.id.listen_fd);
+    if (getsockname(fd, (struct sockaddr *)&at, &bytes) ||
+        !hly_address_from((struct sockaddr *)&at, &near) || hly_address_loopback(&near))
+        near.family = 0;
+    return hly_listen_near(c->log, &near, &self.address, &self.id.listen_fd);
 }
 
 static int ask_once(struct caller *c, enum hly_boot_heard *heard)

@@ -114,25 +114,13 @@ static ssize_t come(int fd, struct msghdr *message, int flags)
     return (ssize_t)n;
 }
 
-static int listens(const halay_address_t *at)
+static int listens(const struct hly_boot_log *log, const halay_address_t *near,
+                   halay_address_t *address, int *fd)
 {
-    (void)at;
-    return fuzz_byte(input) & 1 ? FUZZ_FD : -EADDRNOTAVAIL;
-}
-
-static int chooses(const struct hly_boot_log *log, const char *name, halay_address_t *address)
-{
-    (void)log, (void)name;
-    memset(address, 0, sizeof(*address));
-    address->family = 4;
-    return fuzz_byte(input) == 0xff ? HALAY_EBOOT : HALAY_OK;
-}
-
-static int opens(const struct hly_boot_log *log, halay_address_t *address, int *fd)
-{
-    (void)log, (void)address;
+    (void)log, (void)near;
+    *address = (halay_address_t){.family = 4};
     *fd = FUZZ_FD;
-    return HALAY_OK;
+    return fuzz_byte(input) == 0xff ? HALAY_EBOOT : HALAY_OK;
 }
 
 #define hly_boot_now_ns        tick
@@ -143,9 +131,7 @@ static int opens(const struct hly_boot_log *log, halay_address_t *address, int *
 #define recvmsg                come
 #define hly_boot_visit_greeted greets
 #define hly_boot_visit_ask     answers
-#define hly_listen_at          listens
-#define hly_listen_choose      chooses
-#define hly_listen_open        opens
+#define hly_listen_near        listens
 #include "pmix/member.c" /* NOLINT(bugprone-suspicious-include) */
 
 static void nowhere(void *arg, int level, const char *text)
