@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../proc/proc.h"
 #include "absent.h"
 
 #define MS 1000000ull
@@ -282,14 +283,23 @@ int hly_node_member_step(struct hly_node *node)
     return passed_fd >= 0 ? HALAY_OK : got > 0 ? refused(node, text) : first_died(node);
 }
 
+static bool first_is_stopped(const struct hly_node *node)
+{
+    struct hly_proc_stat seen;
+    return hly_proc_stat(node->greeting.pid, &seen) && (seen.state == 'T' || seen.state == 't');
+}
+
 int hly_node_take(struct hly_node *node, int *fd)
 {
     char text[HLY_NODE_TEXT];
     int got = 0;
     assert(node->role == HLY_ROLE_MEMBER);
     while (node->table_fd < 0 && !got) {
+        const uint64_t now = hly_boot_now_ns(), then = now + 1000 * MS;
+        const bool last = then >= node->end_ns;
         got = hear(node->fd, text, &node->table_fd);
-        if (got == 0 && !hly_boot_wait(node->fd, POLLIN, node->end_ns))
+        if (got == 0 && !hly_boot_wait(node->fd, POLLIN, last ? node->end_ns : then) &&
+            (last || first_is_stopped(node)))
             break;
     }
     if (got > 0 && node->table_fd < 0)

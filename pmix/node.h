@@ -61,7 +61,7 @@ struct hly_node {
 void hly_node_init(struct hly_node *node);
 
 /*
- * Meets the others: fills role, address, listen_fd, and the first rank's seats. At most until
+ * Meets the others: fills role, self.address, listen_fd, and the first rank's list. At most until
  * half_ns, or end_ns for ranks that are on their way, and 2 s for a resolver. Logged. After it,
  * hly_node_leave is due.
  */
@@ -79,7 +79,7 @@ void hly_node_fail(struct hly_node *node, const char *text);
 void hly_node_share(struct hly_node *node, int table_fd);
 
 /* A member's, after the fence: the table's descriptor, or -1 in *fd if there will be none, because
- * the first rank has died: then it reads the records itself. */
+ * the first rank has died, or is stopped: then it reads the records itself. */
 int hly_node_take(struct hly_node *node, int *fd);
 
 void hly_node_leave(struct hly_node *node);

@@ -608,6 +608,21 @@ static void deaths(void)
     MUST(ranks[1].rc == HALAY_OK && !kill(pid, SIGKILL) && waitpid(pid, NULL, 0) == pid);
     MUST(hly_node_take(&ranks[1].node, &fd) == HALAY_OK && fd == -1 && !ranks[1].said[0][0]);
     leave(2);
+    /* It is stopped then: the member does not wait for its deadline. */
+    prepare(2, 60);
+    pid = fork();
+    if (pid == 0) {
+        begin(&ranks[0]);
+        nap(60);
+        _exit(0);
+    }
+    meet(1, 2);
+    MUST(ranks[1].rc == HALAY_OK && !kill(pid, SIGSTOP));
+    const uint64_t begin_ns = hly_boot_now_ns();
+    MUST(hly_node_take(&ranks[1].node, &fd) == HALAY_OK && fd == -1);
+    MUST(hly_boot_now_ns() - begin_ns < 30000000000);
+    MUST(!kill(pid, SIGKILL) && waitpid(pid, NULL, 0) == pid);
+    leave(2);
     /* A member that was listed: the others are told by the first one. */
     prepare(3, 20);
     pid = fork();
