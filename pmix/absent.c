@@ -75,7 +75,7 @@ static bool is_missing(const struct hly_node *node, int i, bool entered)
     if (node->local[i] == node->rank)
         return false;
     if (node->role == HLY_ROLE_FIRST)
-        return node->seats[i].state == HLY_SEAT_EMPTY;
+        return node->worlds->place[i].state == HLY_PLACE_STARTED;
     return i == 0 || !(entered || (node->came && node->came[i]));
 }
 
@@ -95,14 +95,14 @@ void hly_absent_note(struct hly_node *node)
         node->came[i] = node->came[i] || has_entered(node, i);
 }
 
-struct hly_absent *hly_absent_look(const struct hly_node *node)
+struct hly_absent *hly_absent_look(const struct hly_node *node, bool met)
 {
     struct hly_absent *all = calloc((size_t)node->nlocal, sizeof *all);
     char *text = malloc(ENVIRON_BYTES + 1);
     DIR *dir = all && text ? opendir("/proc") : NULL;
     for (int i = 0; all && i < node->nlocal; i++) {
         all[i].entered = has_entered(node, i);
-        all[i].missing = is_missing(node, i, all[i].entered);
+        all[i].missing = met ? node->local[i] != node->rank : is_missing(node, i, all[i].entered);
     }
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         const int i =
@@ -113,24 +113,22 @@ struct hly_absent *hly_absent_look(const struct hly_node *node)
     if (dir)
         closedir(dir);
     free(text);
+    for (int i = 0; all && met && i < node->nlocal; i++)
+        all[i].missing = all[i].state == 'T' || all[i].state == 't';
     return all;
-}
-
-bool hly_absent_may_come(const struct hly_node *node, const struct hly_absent *all)
-{
-    const int n = node->role == HLY_ROLE_FIRST ? node->nlocal : 1; /* others wait for the first */
-    for (int i = 0; i < n; i++)
-        if (all[i].missing && all[i].here)
-            return true;
-    return false;
 }
 
 bool hly_absent_speaks(const struct hly_node *node)
 {
-    for (int i = 0; i < node->nlocal && node->local[i] < node->rank; i++)
+    for (int i = 1; i < node->nlocal && node->local[i] < node->rank; i++)
         if (has_entered(node, i))
             return false;
-    return true;
+    if (node->local[0] == node->rank || !has_entered(node, 0))
+        return true;
+    struct hly_absent *all = hly_absent_look(node, true);
+    const bool stopped = all && all[0].missing;
+    free(all);
+    return stopped;
 }
 
 /* ---------------------------------------------------------------- text */

@@ -13,7 +13,7 @@
 #include "node.h"
 
 struct hly_absent {
-    bool missing; /* it has not come, as far as this rank can know */
+    bool missing; /* it has not come, or cannot go on, as far as this rank can know */
     bool entered; /* it is in halay_init */
     bool here;    /* all its processes are in this network namespace; false: none is seen */
     char state;   /* proc(5), of */
@@ -24,14 +24,14 @@ struct hly_absent {
 /* Which ranks of the node are in halay_init. Who has been there is not missing, even if it has
  * given up since. */
 void hly_absent_note(struct hly_node *node);
-/* Looks at the node's ranks, in the order of node->local; to be freed. NULL: no memory. */
-struct hly_absent *hly_absent_look(const struct hly_node *node);
+/* Looks at the node's ranks, in the order of node->local; to be freed. NULL: no memory. met: all
+ * have come, as far as this rank can know, and those that are stopped are missing. */
+struct hly_absent *hly_absent_look(const struct hly_node *node, bool met);
 /* "rank 0 (pid 7: stopped; not in halay_init), rank 3 (no process of it is seen)" */
 void hly_absent_text(const struct hly_node *node, const struct hly_absent *all,
                      struct hly_line *line);
-/* Is there one that may still come to this meeting, so that it is worth to wait? */
-bool hly_absent_may_come(const struct hly_node *node, const struct hly_absent *all);
-/* Is this the lowest of the node's ranks that are in halay_init? */
+/* Is this the lowest of the node's ranks that are in halay_init, but for a first one that is
+ * stopped? */
 bool hly_absent_speaks(const struct hly_node *node);
 
 /* The level at which it says what other ranks of the node find, too: one of them says it. */

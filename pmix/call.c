@@ -49,7 +49,7 @@ pmix_status_t hly_pmix_call_wait(struct hly_pmix_call *call, uint64_t end_ns)
     uint64_t count, now;
     int n;
     do {
-        now = hly_node_now_ns();
+        now = hly_boot_now_ns();
         uint64_t ms = now < end_ns ? (end_ns - now) / 1000000 + 1 : 0;
         n = poll(&p, 1, ms < INT_MAX ? (int)ms : INT_MAX);
     } while (n <= 0 && now < end_ns);

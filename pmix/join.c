@@ -21,10 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../proc/proc.h"
 #include "absent.h"
 #include "records.h"
-#include <hly_build.h>
 
 #define HEAR_NS   500000000ull
 #define DEPUTY_NS 2900000000ull
@@ -178,7 +176,7 @@ static bool speaks(const struct joining *j, uint64_t waited_ns)
 static int give_up(struct hly_node *node)
 {
     char text[HLY_NODE_TEXT];
-    hly_node_missing(node, text);
+    hly_node_missing(node, false, text);
     hly_boot_say(node->log, 0, "%s", text);
     if (node->role == HLY_ROLE_FIRST)
         hly_node_fail(node, text);
@@ -191,8 +189,11 @@ static void say_others(const struct joining *j, uint64_t now)
     char text[400];
     struct hly_line line = hly_line(text, sizeof text);
     hly_line_waited(&line, now - node->begin_ns, "halay_init");
-    hly_line_put(&line, " for ranks of other nodes than %s: the launcher does not say which",
-                 node->host);
+    if (node->nlocal < node->nranks)
+        hly_line_put(&line, " for ranks of other nodes than %s: the launcher does not say which",
+                     node->self.host);
+    else
+        hly_line_put(&line, " for the launcher's PMIx server to exchange what the ranks say");
     hly_line_until(&line, HLY_ENDS, node->end_ns, now);
     hly_boot_say(j->log, 1, "%s", text);
 }
@@ -202,13 +203,12 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
 {
     struct hly_node *node = &j->node;
     for (;;) {
-        uint64_t now = hly_node_now_ns();
+        uint64_t now = hly_boot_now_ns();
         const bool lacks = hly_node_lacks(node);
-        if (lacks && now >= (node->decide_ns ? node->decide_ns : node->end_ns))
+        if (lacks && now >= node->end_ns)
             return give_up(node);
-        if (lacks)
-            hly_node_remind(node);
-        else if (hly_notices_give(&node->notices, now) && speaks(j, now - node->begin_ns))
+        if (!lacks && hly_notices_give(&node->notices, now) && !hly_node_remind(node, true) &&
+            speaks(j, now - node->begin_ns))
             say_others(j, now);
         struct pollfd p[2] = {{.fd = j->call.event_fd, .events = POLLIN},
                               {.fd = node->watch_fd, .events = POLLIN}};
@@ -238,9 +238,9 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
 /* The exchange has failed. A rank that has ended told its node why; the launcher may be sooner. */
 static int hear_why(struct hly_node *node)
 {
-    const uint64_t end = hly_node_now_ns() + HEAR_NS;
+    const uint64_t end = hly_boot_now_ns() + HEAR_NS;
     int rc = HALAY_OK;
-    while (!rc && node->watch_fd >= 0 && hly_node_now_ns() < end) {
+    while (!rc && node->watch_fd >= 0 && hly_boot_now_ns() < end) {
         struct pollfd p = {.fd = node->watch_fd, .events = POLLIN};
         poll(&p, 1, 10);
         rc = hly_node_step(node);
@@ -252,7 +252,7 @@ static int fence(struct joining *j, int nranks)
 {
     pmix_info_t info[2];
     bool collect = true;
-    uint64_t now = hly_node_now_ns(), end = j->node.end_ns;
+    uint64_t now = hly_boot_now_ns(), end = j->node.end_ns;
     int rc = HALAY_OK, seconds = now < end ? (int)((end - now) / 1000000000u) + 1 : 1;
     memset(info, 0, sizeof info);
     PMIX_INFO_LOAD(&info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
@@ -265,14 +265,22 @@ static int fence(struct joining *j, int nranks)
     if (status != PMIX_ERR_TIMEOUT && (rc = hear_why(&j->node)))
         return rc;
     const int level = hly_absent_level(&j->node);
-    if (status == PMIX_ERR_TIMEOUT)
+    char text[HLY_NODE_TEXT];
+    if (status == PMIX_ERR_TIMEOUT && hly_node_missing(&j->node, true, text))
+        hly_boot_say(j->log, level, "%s", text);
+    else if (status == PMIX_ERR_TIMEOUT && j->node.nlocal == nranks)
+        hly_boot_say(j->log, level,
+                     "all of the %d ranks are on %s, and the launcher's PMIx server has not "
+                     "exchanged what they say within %.1f s",
+                     nranks, j->node.self.host, (double)j->deadline_ns / 1e9);
+    else if (status == PMIX_ERR_TIMEOUT)
         hly_boot_say(j->log, level,
                      "not all of the %d ranks joined within %.1f s: those on %s did; which of "
                      "other nodes did "
                      "not, the launcher does not say: look at the output of the ranks there. If "
                      "they are only "
                      "slow to start, set HALAY_START_DEADLINE to more seconds",
-                     nranks, (double)j->deadline_ns / 1e9, j->node.host);
+                     nranks, (double)j->deadline_ns / 1e9, j->node.self.host);
     else
         hly_boot_say(j->log, level, "the ranks' exchange through the launcher failed: PMIx says %s",
                      PMIx_Error_string(status));
@@ -287,9 +295,9 @@ static int add_processes(const struct hly_node *node, struct hly_pmix_records *t
     if (!to->processes)
         return HALAY_ENOMEM;
     for (int i = 0; i < node->nlocal; i++)
-        if (node->seats[i].state == HLY_SEAT_LISTED && node->seats[i].process.pid > 0) {
+        if (hly_node_lists(node, i) && node->hellos[i].process.pid > 0) {
             to->processes[n].rank = (int32_t)node->local[i];
-            to->processes[n++].process = node->seats[i].process;
+            to->processes[n++].process = node->hellos[i].process;
         }
     to->places.nprocesses = n;
     to->places.processes = to->processes;
@@ -310,7 +318,7 @@ static int settle(struct joining *j, struct hly_pmix_identity *id)
         rc = hly_pmix_records_read(&reading, id->nranks, &records);
         if (!rc && node->role == HLY_ROLE_FIRST)
             rc = add_processes(node, &records);
-        if (!rc && node->apart[0])
+        if (!rc && node->self.alone[0])
             rc = hly_pmix_table_keep(j->log, &records, &id->table);
         else if (!rc)
             rc = hly_pmix_table_make(j->log, &records, &fd);
@@ -324,21 +332,22 @@ static int settle(struct joining *j, struct hly_pmix_identity *id)
         rc = hly_pmix_table_map(j->log, fd, id->nranks, &id->table);
     if (fd >= 0)
         close(fd);
-    id->alike = !rc && id->table.kept == node->kept ? 1 : -1;
+    id->alike = !rc && id->table.kept == node->self.kept ? 1 : -1;
     return rc;
 }
 
 static int exchange(struct joining *j, struct hly_pmix_identity *id)
 {
     struct hly_node *node = &j->node;
+    char host[HLY_BOOT_HOST_BYTES];
     int rc = job_size(j, &id->nranks);
     if (rc == HALAY_OK)
         rc = local_ranks(j, id);
     if (rc)
         return rc;
-    host_name(j, j->me.rank, node->host, sizeof node->host);
-    if (!node->host[0])
-        hly_proc_host(node->host, sizeof node->host);
+    host_name(j, j->me.rank, host, sizeof host);
+    if (host[0])
+        memcpy(node->self.host, host, sizeof host);
     node->nranks = id->nranks;
     rc = hly_node_meet(node);
     if (rc == HALAY_OK && node->role != HLY_ROLE_MEMBER)
@@ -351,17 +360,17 @@ static int exchange(struct joining *j, struct hly_pmix_identity *id)
     return rc;
 }
 
-static void prepare(struct joining *j, struct hly_pmix_identity *id)
+static void prepare(struct joining *j, const halay_boot_info_t *info, struct hly_pmix_identity *id)
 {
+    char name[24];
     snprintf(id->nspace, sizeof id->nspace, "%s", j->me.nspace);
     id->rank = (int)j->me.rank;
     j->node.log = j->log;
     j->node.nspace = id->nspace;
     j->node.server = hly_pmix_server();
     j->node.rank = j->me.rank;
-    hly_share_probe(j->node.apart);
-    _Static_assert(sizeof HLY_BUILD <= sizeof j->node.library, "with its end");
-    strcpy(j->node.library, hly_build());
+    snprintf(name, sizeof name, "rank %u", j->me.rank);
+    hly_boot_describe(name, info, &j->node.self);
 }
 
 /* What ends the job here ends it on the node. */
@@ -472,9 +481,7 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
     struct joining j = {.log = &ears, .deadline_ns = deadline_ns};
     memset(id, 0, sizeof *id);
     id->listen_fd = -1;
-    j.node.processors = info->processors;
-    j.node.kept = info->kept;
-    j.node.begin_ns = hly_node_now_ns();
+    j.node.begin_ns = hly_boot_now_ns();
     j.node.half_ns = j.node.begin_ns + deadline_ns / 2;
     j.node.end_ns = j.node.begin_ns + deadline_ns;
     hly_node_init(&j.node);
@@ -505,7 +512,7 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
             PMIx_Error_string(status), of_a_container());
         goto finish_call;
     }
-    prepare(&j, id);
+    prepare(&j, info, id);
     rc = exchange(&j, id);
     tell_others(&j, rc, heard.error);
     if (rc && mpi == MPI_GONE)

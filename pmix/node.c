@@ -2,11 +2,9 @@
 /*
  * node.c - the meeting of a node's ranks: what both sides share, and the first rank's side.
  *
- * Invariant: a rank is on the list if and only if the word that says so went into its queue. The
+ * Invariant: a rank is on the list if and only if the answer that says so went into its queue. The
  * kernel queues it as a whole or refuses it, because the member shuts its side before it gives up;
  * so both always know the same, whatever the moment.
- *
- * A guest is anyone connected; it takes a seat with a hello. Strangers cost a slot, no more.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -16,38 +14,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../proc/proc.h"
 #include "absent.h"
 
-enum { STRANGERS_MAX = 16, AT_ONCE = 64, TICK_MS = 100 };
+enum { TICK_MS = 100, WHY = 400 };
 /* After a failure in the meeting, for ranks that are on their way to hear of it. */
 #define LINGER_NS 2000000000ull
-#define SPARE_NS  1000000000ull
-#define SEEN_NS   1000000000ull /* between two looks at who is on the way */
 
 /* ---------------------------------------------------------------- shared */
 
-uint64_t hly_node_now_ns(void)
+/* What the ranks of this node have in common, and no other job. */
+static void name_of(const struct hly_node *node, uint8_t hash[16])
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    char user[16], first[16];
+    const char *parts[4] = {"node", node->nspace, user, first};
+    snprintf(user, sizeof user, "%u", (unsigned)geteuid());
+    snprintf(first, sizeof first, "%u", node->local[0]);
+    hly_boot_name(parts, 4, hash);
 }
 
 int hly_node_door(const struct hly_node *node, int k, struct sockaddr_un *name, socklen_t *bytes)
 {
-    char user[16], first[16];
-    const char *parts[4] = {"node", node->nspace, user, first};
     uint8_t hash[16];
-    snprintf(user, sizeof user, "%u", (unsigned)geteuid());
-    snprintf(first, sizeof first, "%u", node->local[0]);
-    hly_boot_name(parts, 4, hash);
+    name_of(node, hash);
     *name = (struct sockaddr_un){.sun_family = AF_UNIX};
     char *to = name->sun_path + 1; /* abstract: the first byte is 0 */
     size_t room = sizeof name->sun_path - 1;
@@ -60,57 +53,37 @@ int hly_node_door(const struct hly_node *node, int k, struct sockaddr_un *name, 
     return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-bool hly_node_same_user(int fd)
+static int count(const struct hly_node *node, const struct hly_absent *all)
 {
-    struct ucred cred;
-    socklen_t bytes = sizeof cred;
-    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) && cred.uid == geteuid();
+    int n = 0;
+    for (int i = 0; all && i < node->nlocal; i++)
+        n += all[i].missing;
+    return n;
 }
 
-void hly_node_word_init(const struct hly_node *node, enum hly_node_type type,
-                        struct hly_node_word *word)
+bool hly_node_remind(struct hly_node *node, bool met)
 {
-    memset(word, 0, sizeof *word);
-    word->magic = HLY_NODE_MAGIC;
-    word->version = HLY_NODE_VERSION;
-    word->type = type;
-    memcpy(word->library, node->library, sizeof word->library);
-    word->rank = node->rank;
-    word->pid = (uint32_t)getpid();
-    hly_proc_self(&word->process);
-    word->address = node->address;
-    word->apart = node->apart[0] != 0;
-    memcpy(word->host, node->host, sizeof word->host);
-    word->kept = node->kept;
-    const uint64_t now = hly_node_now_ns();
-    word->left_ns = now < node->end_ns ? node->end_ns - now : 0;
-}
-
-void hly_node_remind(struct hly_node *node)
-{
-    const uint64_t now = hly_node_now_ns();
     char text[HLY_NODE_TEXT];
     struct hly_line line = hly_line(text, sizeof text);
-    int n = 0;
-    if (!hly_notices_give(&node->notices, now))
-        return;
     hly_absent_note(node);
-    struct hly_absent *all = hly_absent_speaks(node) ? hly_absent_look(node) : NULL;
-    if (!all)
-        return;
-    for (int i = 0; i < node->nlocal; i++)
-        n += all[i].missing;
-    hly_line_of_node(&line, now - node->begin_ns, n, node->nlocal, node->host);
-    hly_absent_text(node, all, &line);
+    struct hly_absent *all = hly_absent_speaks(node) ? hly_absent_look(node, met) : NULL;
+    const int n = count(node, all);
+    if (all && (n || !met)) {
+        hly_line_of_node(&line, hly_boot_now_ns() - node->begin_ns, n, node->nlocal,
+                         node->self.host);
+        hly_absent_text(node, all, &line);
+        hly_boot_say(node->log, 1, "%s", text);
+    }
     free(all);
-    hly_boot_say(node->log, 1, "%s", text);
+    return n;
 }
 
-void hly_node_missing(const struct hly_node *node, char text[HLY_NODE_TEXT])
+bool hly_node_missing(const struct hly_node *node, bool met, char text[HLY_NODE_TEXT])
 {
     char missing[HLY_NODE_TEXT - 240];
     struct hly_line line = hly_line(missing, sizeof missing);
-    struct hly_absent *all = hly_absent_look(node);
+    struct hly_absent *all = hly_absent_look(node, met);
+    const int n = count(node, all);
     if (all)
         hly_absent_text(node, all, &line);
     else
@@ -120,59 +93,38 @@ void hly_node_missing(const struct hly_node *node, char text[HLY_NODE_TEXT])
         text, HLY_NODE_TEXT,
         "not all of the %d ranks joined within %.1f s: on %s %s. Look at their output; if they "
         "are only slow to start, set HALAY_START_DEADLINE to more seconds",
-        node->nranks, (double)(node->end_ns - node->begin_ns) / 1e9, node->host, missing);
+        node->nranks, (double)(node->end_ns - node->begin_ns) / 1e9, node->self.host, missing);
+    return n;
+}
+
+bool hly_node_lists(const struct hly_node *node, int i)
+{
+    const enum hly_place_state state = node->worlds->place[i].state;
+    return state == HLY_PLACE_ASKING || state == HLY_PLACE_IN;
 }
 
 bool hly_node_lacks(const struct hly_node *node)
 {
-    for (int i = 0; node->role == HLY_ROLE_FIRST && i < node->nlocal; i++)
-        if (node->seats[i].state == HLY_SEAT_EMPTY)
-            return true;
+    if (node->role == HLY_ROLE_FIRST)
+        return hly_worlds_waiting(node->worlds) > 0;
     return node->role == HLY_ROLE_ALONE && !node->told;
-}
-
-bool hly_node_may_come(const struct hly_node *node)
-{
-    struct hly_absent *all = hly_absent_look(node);
-    const bool may = all && hly_absent_may_come(node, all);
-    free(all);
-    return may;
-}
-
-bool hly_node_send(int fd, const struct hly_node_word *word, int pass_fd)
-{
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {.bytes = {0}};
-    struct iovec iov = {(void *)(uintptr_t)word, sizeof *word};
-    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-    ssize_t n;
-    if (pass_fd >= 0) {
-        message.msg_control = &control;
-        message.msg_controllen = sizeof control;
-        control.head.cmsg_level = SOL_SOCKET;
-        control.head.cmsg_type = SCM_RIGHTS;
-        control.head.cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(&control.head), &pass_fd, sizeof pass_fd);
-    }
-    do
-        n = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
-    assert(n < 0 || n == (ssize_t)sizeof *word);
-    return n > 0;
 }
 
 void hly_node_init(struct hly_node *node)
 {
     node->role = HLY_ROLE_NONE;
-    node->listen_fd = node->watch_fd = node->door_fd = node->fd = node->table_fd = -1;
+    node->listen_fd = node->watch_fd = node->fd = node->table_fd = -1;
+    node->reception.listen_fd = node->reception.epoll_fd = -1;
 }
 
 int hly_node_meet(struct hly_node *node)
 {
     assert(node->nlocal >= 1 && node->role == HLY_ROLE_NONE && node->watch_fd == -1);
     node->notices = (struct hly_notices){node->begin_ns, HLY_FIRST_NOTICE_NS, 0};
+    node->self.rank = node->rank;
+    node->self.nranks = (uint32_t)node->nlocal;
+    node->key.has_secret = hly_boot_secret(node->key.secret);
+    name_of(node, node->key.job);
     if (node->local[0] == node->rank)
         return hly_node_first_meet(node);
     return hly_node_member_meet(node);
@@ -185,39 +137,129 @@ int hly_node_step(struct hly_node *node)
 
 void hly_node_leave(struct hly_node *node)
 {
-    int fds[] = {node->door_fd, node->watch_fd, node->fd, node->table_fd};
+    int fds[] = {node->reception.listen_fd, node->fd, node->table_fd};
+    hly_boot_reception_close(&node->reception);
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         if (fds[i] >= 0)
             close(fds[i]);
-    for (int i = 0; i < node->nguests; i++)
-        if (node->guests[i].fd >= 0)
-            close(node->guests[i].fd);
     hly_absent_finish(node);
-    free(node->guests);
-    free(node->seats);
-    node->door_fd = node->watch_fd = node->fd = node->table_fd = -1;
-    node->guests = NULL;
-    node->seats = NULL;
-    node->nguests = 0;
+    free(node->hellos);
+    free(node->order);
+    free(node->worlds);
+    node->reception.listen_fd = node->watch_fd = node->fd = node->table_fd = -1;
+    node->hellos = NULL;
+    node->order = NULL;
+    node->worlds = NULL;
+    explicit_bzero(&node->key, sizeof node->key);
 }
 
-/* ---------------------------------------------------------------- the first rank */
+/* ---------------------------------------------------------------- what the first rank says */
 
-static void drop(struct hly_node_guest *g)
+/* One packet, with a descriptor if pass_fd is not -1: who is dead by now needs none. */
+static void push(int fd, const char *text, int pass_fd)
 {
-    close(g->fd); /* which takes it out of the epoll set */
-    g->fd = -1;
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.bytes = {0}};
+    struct iovec iov = {(void *)(uintptr_t)text, strlen(text)};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (pass_fd >= 0) {
+        message.msg_control = &control;
+        message.msg_controllen = sizeof control;
+        control.head.cmsg_level = SOL_SOCKET;
+        control.head.cmsg_type = SCM_RIGHTS;
+        control.head.cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(&control.head), &pass_fd, sizeof pass_fd);
+    }
+    while (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR)
+        continue;
+}
+
+/* To all that are on the list. */
+static void push_all(struct hly_node *node, const char *text, int pass_fd)
+{
+    for (int i = 0; i < node->reception.nslots; i++)
+        if (node->reception.guests[i].fd >= 0 && node->reception.guests[i].stays)
+            push(node->reception.guests[i].fd, text, pass_fd);
+}
+
+void hly_node_share(struct hly_node *node, int table_fd)
+{
+    push_all(node, "table", table_fd);
+    hly_worlds_joined(node->worlds);
+}
+
+/* Whether an answer is in the queue of its guest, whole: else the guest has given up. */
+static bool is_sent(struct hly_node *node, struct hly_boot_guest *g)
+{
+    const bool sent = g->fd >= 0 && g->sent == sizeof g->answer + g->answer.bytes;
+    if (!sent && g->fd >= 0)
+        hly_boot_reception_dismiss(&node->reception, g);
+    return sent;
+}
+
+static void list(struct hly_node *node, struct hly_boot_guest *g, int seat)
+{
+    const struct hly_boot_answer a = {
+        .magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION, .joined = HLY_BOOT_LISTED};
+    struct hly_sha sha;
+    node->hellos[seat] = g->hello;
+    hly_sha_init(&sha);
+    hly_boot_reception_answer(&node->reception, g, &a, "", &sha, NULL);
+    g->stays = is_sent(node, g);
+    if (!g->stays)
+        hly_worlds_end(node->worlds, seat, false);
+}
+
+/* ---------------------------------------------------------------- what its meeting says */
+
+static void refuse_all(struct hly_node *node, const struct hly_worlds_action *a)
+{
+    char who[128];
+    if (a->cause == HLY_CAUSE_MISSING)
+        hly_node_missing(node, false, node->failure);
+    if (a->cause == HLY_CAUSE_LEFT)
+        snprintf(node->failure, sizeof node->failure,
+                 "%s has left while the ranks were joining the job: it has died, or its own "
+                 "deadline was over; see what it says",
+                 hly_boot_who(&node->hellos[a->place], who));
+    if (a->cause == HLY_CAUSE_MISSING || a->cause == HLY_CAUSE_LEFT)
+        hly_boot_say(node->log, 0, "%s", node->failure);
+    push_all(node, node->failure, -1);
+    hly_worlds_refused(node->worlds);
+}
+
+static void look(struct hly_node *node)
+{
+    struct hly_absent *all = hly_absent_look(node, false);
+    for (int i = 0; i < node->nlocal; i++)
+        hly_worlds_seen(node->worlds, i, !(all && all[i].missing && all[i].here));
+    free(all);
+}
+
+static void go_on(struct hly_node *node)
+{
+    struct hly_worlds_action a;
+    while (hly_worlds_next(node->worlds, hly_boot_now_ns(), &a)) {
+        if (a.what == HLY_WORLDS_REFUSE_ALL)
+            refuse_all(node, &a);
+        else if (a.what == HLY_WORLDS_LOOK)
+            look(node);
+        else if (a.what == HLY_WORLDS_NOTICE)
+            hly_node_remind(node, false);
+    }
+    if (hly_node_lacks(node)) /* later ones are of other nodes */
+        node->notices = node->worlds->notices;
 }
 
 void hly_node_fail(struct hly_node *node, const char *text)
 {
-    struct hly_node_word word;
-    hly_node_word_init(node, HLY_NODE_FAILED, &word);
-    snprintf(word.text, sizeof word.text, "%s", text);
     snprintf(node->failure, sizeof node->failure, "%s", text);
-    for (int i = 0; i < node->nguests; i++)
-        if (node->guests[i].fd >= 0 && node->guests[i].seat >= 0)
-            hly_node_send(node->guests[i].fd, &word, -1);
+    if (!node->worlds)
+        return;
+    hly_worlds_break(node->worlds);
+    go_on(node);
 }
 
 static void __attribute__((format(printf, 2, 3)))
@@ -234,22 +276,7 @@ fail(struct hly_node *node, const char *format, ...)
     hly_node_fail(node, text);
 }
 
-void hly_node_share(struct hly_node *node, int table_fd)
-{
-    struct hly_node_word word;
-    hly_node_word_init(node, HLY_NODE_TABLE, &word);
-    for (int i = 0; i < node->nguests; i++) {
-        const struct hly_node_guest *g = &node->guests[i];
-        if (g->fd >= 0 && g->seat >= 0 && node->seats[g->seat].state == HLY_SEAT_LISTED)
-            hly_node_send(g->fd, &word, table_fd); /* who is dead by now needs none */
-    }
-}
-
-/* So long before a deadline others are told, so that they hear it before theirs is over. */
-static uint64_t spare(uint64_t left_ns)
-{
-    return left_ns / 40 < SPARE_NS ? left_ns / 40 : SPARE_NS;
-}
+/* ---------------------------------------------------------------- what guests say */
 
 /* -1: no rank of this node, or the first. */
 static int seat_of(const struct hly_node *node, uint32_t rank)
@@ -260,172 +287,122 @@ static int seat_of(const struct hly_node *node, uint32_t rank)
     return -1;
 }
 
-static void take_seat(struct hly_node *node, struct hly_node_guest *g,
-                      const struct hly_node_word *hello)
+/* Whether a rank cannot be on the list, and why; else why it is not if it is late. */
+static bool is_apart(const struct hly_node *node, const struct hly_boot_hello *it, char why[WHY])
 {
-    struct hly_node_seat *seat = &node->seats[g->seat];
-    struct hly_node_word word;
-    if (node->failure[0]) {
-        seat->state = HLY_SEAT_ALONE;
-        hly_node_word_init(node, HLY_NODE_FAILED, &word);
-        memcpy(word.text, node->failure, sizeof word.text);
-        hly_node_send(g->fd, &word, -1);
-        return;
-    }
-    if (hello->type == HLY_NODE_ALONE || node->closed || node->apart[0] ||
-        !hly_address_same_ip(&hello->address, &node->address)) {
-        hly_node_word_init(node, HLY_NODE_LATE, &word);
-        hly_node_send(g->fd, &word, -1);
-        seat->state = HLY_SEAT_ALONE;
-        drop(g);
-        return;
-    }
-    hly_node_word_init(node, HLY_NODE_LISTED, &word);
-    seat->port = hello->address.port;
-    seat->process = hello->process;
-    seat->kept = hello->kept;
-    seat->state = hly_node_send(g->fd, &word, -1) ? HLY_SEAT_LISTED : HLY_SEAT_ALONE;
+    const struct hly_boot_hello *me = &node->self;
+    halay_address_t its = it->address, mine = me->address;
+    char its_name[HLY_LISTEN_NAME], my_name[HLY_LISTEN_NAME];
+    const bool same = hly_address_same_ip(&its, &mine);
+    its.port = 0;
+    mine.port = 0;
+    if (it->alone[0])
+        snprintf(why, WHY, "%s", it->alone);
+    else if (me->alone[0])
+        snprintf(why, WHY, "the first rank can share none");
+    else if (!same)
+        snprintf(why, WHY, "its address is %s, that of rank %u is %s (see HALAY_INTERFACE)",
+                 hly_address_name(&its, its_name), node->rank, hly_address_name(&mine, my_name));
+    else
+        snprintf(why, WHY, "it came when the first rank had waited for half of its time");
+    return it->alone[0] || me->alone[0] || !same || !it->nranks;
 }
 
-static void hear(struct hly_node *node, struct hly_node_guest *g, struct hly_node_word *hello,
-                 size_t bytes)
+static void hear_rank(void *arg, struct hly_boot_guest *g)
 {
-    const size_t fixed = offsetof(struct hly_node_word, rank);
-    int seat;
-    if (bytes < fixed || hello->magic != HLY_NODE_MAGIC) {
-        drop(g);
+    struct hly_node *node = arg;
+    const struct hly_boot_hello *it = &g->hello;
+    char why[WHY], a[128], b[128];
+    const int seat = seat_of(node, it->rank);
+    if (seat < 0) {
+        hly_boot_reception_dismiss(&node->reception, g);
         return;
     }
-    hello->library[sizeof hello->library - 1] = '\0';
-    if (hello->version != HLY_NODE_VERSION || bytes != sizeof *hello) {
+    if (hly_boot_builds_differ(&node->self, it, why))
+        fail(node, "%s", why);
+    const bool apart = is_apart(node, it, why);
+    const struct hly_worlds_hello hello = {it->id, 0, it->left_ns, it->lost, apart};
+    const enum hly_hello was = hly_worlds_hello(node->worlds, seat, &hello, hly_boot_now_ns());
+    if (was == HLY_HELLO_TWIN)
+        fail(node, "two processes are the same rank: %s and %s: start each rank once",
+             hly_boot_who(&node->hellos[seat], a), hly_boot_who(it, b));
+    if (was == HLY_HELLO_TAKEN) {
+        list(node, g, seat);
+    } else {
+        hly_boot_reception_text(&node->reception, g, node->failure[0] ? node->failure : why,
+                                node->failure[0]      ? HLY_BOOT_SAID
+                                : node->self.alone[0] ? HLY_BOOT_APART | HLY_BOOT_SAID
+                                                      : HLY_BOOT_APART);
+        is_sent(node, g);
+    }
+    go_on(node);
+}
+
+static void lose_rank(void *arg, struct hly_boot_guest *g)
+{
+    struct hly_node *node = arg;
+    if (!g->stays)
+        return;
+    hly_worlds_left(node->worlds, seat_of(node, g->hello.rank));
+    go_on(node);
+}
+
+static bool is_said(void *arg, struct hly_boot_guest *g, const char *bytes, size_t n)
+{
+    (void)arg, (void)g, (void)bytes, (void)n;
+    return false; /* a member says no more */
+}
+
+static void run_out(void *arg)
+{
+    struct hly_node *node = arg;
+    fail(node,
+         "rank %u has no file descriptors left to meet the %d ranks of its node (%s), one for "
+         "each: raise the limit (ulimit -n)",
+         node->rank, node->nlocal, node->self.host);
+}
+
+/* ---------------------------------------------------------------- to its end */
+
+static void turn(struct hly_node *node, int timeout_ms)
+{
+    char who[128];
+    if (node->watch_fd >= 0)
+        hly_boot_reception_turn(&node->reception, timeout_ms);
+    if (node->reception.other_version)
         fail(node,
-             "a rank of this node (%s) runs Halay %s, but rank %u (pid %d) runs Halay %s: run the "
-             "same version on all ranks",
-             node->host, hello->library, node->rank, (int)getpid(), node->library);
-        drop(g);
-        return;
-    }
-    seat = seat_of(node, hello->rank);
-    if (seat < 0 || node->seats[seat].state != HLY_SEAT_EMPTY ||
-        (hello->type != HLY_NODE_HELLO && hello->type != HLY_NODE_ALONE)) {
-        drop(g);
-        return;
-    }
-    const uint64_t left_ns = hello->left_ns < UINT64_MAX / 2 ? hello->left_ns : UINT64_MAX / 2;
-    const uint64_t told_ns = hly_node_now_ns() + left_ns - spare(left_ns);
-    if (told_ns < node->decide_ns)
-        node->decide_ns = told_ns;
-    g->seat = seat;
-    node->nheard++;
-    if (strcmp(hello->library, node->library) != 0)
-        fail(node,
-             "rank %u (pid %u on %s) runs Halay %s, but rank %u (pid %d) of the same node runs "
-             "Halay %s: run the same version on all ranks",
-             hello->rank, hello->pid, node->host, hello->library, node->rank, (int)getpid(),
-             node->library);
-    take_seat(node, g, hello);
-}
-
-static void guest_event(struct hly_node *node, struct hly_node_guest *g)
-{
-    struct hly_node_word word;
-    memset(&word, 0, sizeof word);
-    ssize_t n = recv(g->fd, &word, sizeof word, MSG_TRUNC); /* descriptors in it are dropped */
-    if (n < 0 && errno == ECONNRESET) /* it left without reading: what it said comes after that */
-        n = recv(g->fd, &word, sizeof word, MSG_TRUNC);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (n > 0 && g->seat < 0) {
-        hear(node, g, &word, (size_t)n);
-        return;
-    }
-    int seat = g->seat;
-    drop(g);
-    if (seat >= 0 && node->seats[seat].state == HLY_SEAT_LISTED)
-        fail(node,
-             "rank %u of this node (%s) has left while the ranks were joining the job: it has "
-             "died, or its own deadline was over; see what it says",
-             node->local[seat], node->host);
-}
-
-/* A free slot; the oldest stranger makes room. There is one: members have a seat each. */
-static struct hly_node_guest *slot(struct hly_node *node)
-{
-    struct hly_node_guest *oldest = NULL;
-    for (int i = 0; i < node->nguests; i++) {
-        struct hly_node_guest *g = &node->guests[i];
-        if (g->fd < 0)
-            return g;
-        if (g->seat < 0 && (!oldest || g->since_ns < oldest->since_ns))
-            oldest = g;
-    }
-    assert(oldest);
-    drop(oldest);
-    return oldest;
-}
-
-static void let_in(struct hly_node *node)
-{
-    struct hly_node_word greeting;
-    hly_node_word_init(node, HLY_NODE_GREETING, &greeting);
-    greeting.address.port = 0;
-    for (int i = 0; i < AT_ONCE; i++) {
-        int fd = accept4(node->door_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE)
-                fail(node,
-                     "rank %u has no file descriptors left to meet the %d ranks of its node (%s), "
-                     "one for each: raise the limit (ulimit -n)",
-                     node->rank, node->nlocal, node->host);
-            return;
-        }
-        if (!hly_node_same_user(fd)) {
-            close(fd);
-            continue;
-        }
-        struct hly_node_guest *g = slot(node);
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = g};
-        *g = (struct hly_node_guest){fd, -1, hly_node_now_ns()};
-        hly_node_send(fd, &greeting, -1); /* who has gone already may have left a word */
-        if (epoll_ctl(node->watch_fd, EPOLL_CTL_ADD, fd, &event))
-            drop(g);
-    }
-}
-
-static void serve(struct hly_node *node, int timeout_ms)
-{
-    struct epoll_event events[AT_ONCE];
-    bool door = false;
-    int n = epoll_wait(node->watch_fd, events, AT_ONCE, timeout_ms);
-    for (int i = 0; i < n; i++) {
-        struct hly_node_guest *g = events[i].data.ptr;
-        if (!g)
-            door = true;
-        else if (g->fd >= 0)
-            guest_event(node, g);
-    }
-    if (door) /* last: takes over slots that events may have freed */
-        let_in(node);
+             "a rank of this node runs another version of Halay than %s, which runs Halay %s: run "
+             "the same version on all nodes",
+             hly_boot_who(&node->self, who), node->self.library);
+    go_on(node);
 }
 
 int hly_node_first_step(struct hly_node *node)
 {
-    if (node->watch_fd >= 0)
-        serve(node, 0);
+    turn(node, 0);
     return node->failure[0] ? HALAY_EBOOT : HALAY_OK;
+}
+
+int hly_node_patience_ms(const struct hly_node *node)
+{
+    const uint64_t now = hly_boot_now_ns();
+    const uint64_t due = node->role == HLY_ROLE_FIRST   ? hly_worlds_due_ns(node->worlds)
+                         : node->role == HLY_ROLE_ALONE ? (node->told ? UINT64_MAX : now + 50000000)
+                                                        : UINT64_MAX;
+    return due <= now ? 0 : due - now < 1000000000 ? (int)((due - now) / 1000000) + 1 : 1000;
 }
 
 static int open_door(struct hly_node *node)
 {
-    struct epoll_event event = {.events = EPOLLIN};
     struct sockaddr_un name;
     socklen_t bytes;
     char who[HLY_BOOT_WHO] = "";
+    struct hly_boot_reception *r = &node->reception;
     int error = 0;
-    for (int k = 0; k < HLY_NODE_DOORS && node->door_fd < 0; k++) {
+    for (int k = 0; k < HLY_NODE_DOORS && r->listen_fd < 0; k++) {
         int fd = hly_node_door(node, k, &name, &bytes);
         if (fd >= 0 && !bind(fd, (struct sockaddr *)&name, bytes) && !listen(fd, SOMAXCONN)) {
-            node->door_fd = fd;
+            r->listen_fd = fd;
             break;
         }
         error = errno;
@@ -434,86 +411,84 @@ static int open_door(struct hly_node *node)
         if (fd >= 0)
             close(fd);
     }
-    node->watch_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (node->door_fd < 0) {
-        errno = error;
-    } else if (node->watch_fd >= 0) {
-        if (!epoll_ctl(node->watch_fd, EPOLL_CTL_ADD, node->door_fd, &event))
-            return HALAY_OK;
-    }
+    int rc = r->listen_fd < 0 ? HALAY_EBOOT : hly_boot_reception_open(r, node->nlocal);
+    node->watch_fd = r->epoll_fd;
+    if (!rc)
+        return HALAY_OK;
+    errno = r->listen_fd < 0 ? error : errno;
     hly_boot_say(node->log, 0,
                  "rank %u cannot meet the other ranks of its node (%s) on an abstract Unix "
                  "socket: %s%s%s%s",
-                 node->rank, node->host, strerror(errno), hly_boot_remedy(errno),
+                 node->rank, node->self.host, strerror(errno), hly_boot_remedy(errno),
                  who[0] ? ", by " : "", who);
     return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;
 }
 
-/* When the list is to be closed, or there is no job: half of the time, or for those who are seen to
- * be on their way all but what it takes to say so. */
-static bool wait_over(struct hly_node *node, uint64_t now)
+/* Is the list closed, or has who is still to hear that there is no job done so? */
+static bool is_over(struct hly_node *node)
 {
-    char text[HLY_NODE_TEXT];
-    if (node->failure[0])
-        return now >= node->linger_ns || now >= node->half_ns;
-    if (now < (node->half_ns < node->decide_ns ? node->half_ns : node->decide_ns) ||
-        now < node->seen_ns)
-        return false;
-    node->seen_ns = now + SEEN_NS < node->decide_ns ? now + SEEN_NS : node->decide_ns;
-    if (!hly_node_may_come(node))
-        return true;
-    if (now < node->decide_ns)
-        return false;
-    hly_node_missing(node, text);
-    fail(node, "%s", text);
-    return true;
+    const uint64_t now = hly_boot_now_ns();
+    if (!node->failure[0])
+        return node->worlds->listed;
+    node->linger_ns = node->linger_ns ? node->linger_ns : now + LINGER_NS;
+    return !hly_worlds_untold(node->worlds) || now >= node->linger_ns || now >= node->half_ns;
 }
 
-static void gather(struct hly_node *node)
+/* All are on their way, and this one is there: where it is alone, that is the list. */
+static void begin(struct hly_node *node)
 {
-    node->decide_ns = node->end_ns - spare(node->end_ns - node->begin_ns);
-    while (node->nheard < node->nlocal - 1) {
-        const uint64_t now = hly_node_now_ns();
-        if (node->failure[0] && !node->linger_ns)
-            node->linger_ns = now + LINGER_NS;
-        if (wait_over(node, now))
-            break;
-        if (!node->failure[0])
-            hly_node_remind(node);
-        serve(node, now < node->half_ns && node->half_ns - now < TICK_MS * 1000000ull
-                        ? (int)((node->half_ns - now) / 1000000) + 1
-                        : TICK_MS);
-    }
-    node->closed = true;
+    const uint64_t now = hly_boot_now_ns(), left = now < node->end_ns ? node->end_ns - now : 0;
+    const struct hly_worlds_hello hello = {node->self.id, 0, left, node->self.lost, false};
+    hly_worlds_init(node->worlds, node->nlocal, 1, node->order);
+    node->worlds->once = true;
+    node->worlds->list_ns = node->half_ns;
+    for (int i = 0; i < node->nlocal; i++)
+        hly_worlds_start(node->worlds, i);
+    hly_worlds_hello(node->worlds, 0, &hello, now);
+    node->hellos[0] = node->self;
+    go_on(node);
+}
+
+static int tick(const struct hly_node *node)
+{
+    const int ms = hly_node_patience_ms(node);
+    return ms < TICK_MS ? ms : TICK_MS;
 }
 
 int hly_node_first_meet(struct hly_node *node)
 {
+    const size_t n = (size_t)node->nlocal;
     int rc = HALAY_OK;
-    node->role = HLY_ROLE_FIRST;
-    node->seats = calloc((size_t)node->nlocal, sizeof node->seats[0]);
-    node->guests = calloc((size_t)node->nlocal + STRANGERS_MAX, sizeof node->guests[0]);
-    if (!node->seats || !node->guests)
+    node->reception = (struct hly_boot_reception){.log = node->log,
+                                                  .key = &node->key,
+                                                  .holder = "the first rank of the node",
+                                                  .refusal = "this process is no rank of the node",
+                                                  .listen_fd = -1,
+                                                  .epoll_fd = -1,
+                                                  .local = true,
+                                                  .address = &node->self.address,
+                                                  .arg = node,
+                                                  .heard = hear_rank,
+                                                  .left = lose_rank,
+                                                  .said = is_said,
+                                                  .full = run_out};
+    node->worlds = calloc(1, sizeof *node->worlds + n * sizeof node->worlds->place[0]);
+    node->hellos = calloc(n, sizeof node->hellos[0]);
+    node->order = calloc(n, sizeof node->order[0]);
+    if (!node->worlds || !node->hellos || !node->order)
         return HALAY_ENOMEM;
-    node->nguests = node->nlocal + STRANGERS_MAX;
-    for (int i = 0; i < node->nguests; i++)
-        node->guests[i].fd = -1;
-    if (node->nlocal > 1)
+    node->role = HLY_ROLE_FIRST;
+    rc = hly_listen_near(node->log, NULL, &node->self.address, &node->listen_fd);
+    if (!rc && node->nlocal > 1)
         rc = open_door(node);
-    if (!rc)
-        rc = hly_listen_choose(node->log, hly_listen_interface(), &node->address);
-    if (!rc)
-        rc = hly_listen_open(node->log, &node->address, &node->listen_fd);
     if (rc)
         return rc;
-    node->seats[0] = (struct hly_node_seat){
-        .state = HLY_SEAT_LISTED, .port = node->address.port, .kept = node->kept};
-    hly_proc_self(&node->seats[0].process);
-    gather(node);
-    if (node->apart[0] && node->nlocal > 1)
+    for (begin(node); !is_over(node); turn(node, tick(node)))
+        continue;
+    if (node->self.alone[0] && node->nlocal > 1)
         hly_boot_say(node->log, 1,
                      "rank %u (pid %d) is a node of its own, and so are the other ranks of its "
                      "host (%s): it can share no memory: %s",
-                     node->rank, (int)getpid(), node->host, node->apart);
+                     node->rank, (int)getpid(), node->self.host, node->self.alone);
     return node->failure[0] ? HALAY_EBOOT : HALAY_OK;
 }

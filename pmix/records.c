@@ -21,18 +21,18 @@
 
 #define STAY_NS 500000000ull
 
-enum { RECORD_VERSION = 4 };
+enum { RECORD_VERSION = 4, RECORD_LIBRARY = 24, RECORD_HOST = 48 };
 
 struct record {
-    char library[HLY_NODE_LIBRARY]; /* first in all versions: its build is compared before all else
-                                     */
+    char library[RECORD_LIBRARY]; /* first in all versions: its build is compared before all else
+                                   */
     uint16_t version;
     uint8_t family, fabrics; /* of the address */
     uint32_t nranks;
     uint64_t nonce;     /* of rank 0's node: tells two jobs of one name apart */
     uint64_t kept;      /* of all its ranks; 0: of none, or not of all */
     uint8_t secret[16]; /* of rank 0's node */
-    char host[HLY_NODE_HOST];
+    char host[RECORD_HOST];
     uint8_t ip[16];
     struct {
         uint32_t rank;
@@ -46,14 +46,14 @@ static uint32_t list_ranks(const struct hly_node *node, struct record *record)
 {
     uint32_t n = 0;
     if (node->role == HLY_ROLE_ALONE) {
-        record->ranks[n].port = node->address.port;
+        record->ranks[n].port = node->self.address.port;
         record->ranks[n++].rank = node->rank;
         return n;
     }
-    assert(node->role == HLY_ROLE_FIRST && node->seats[0].state == HLY_SEAT_LISTED);
+    assert(hly_node_lists(node, 0));
     for (int i = 0; i < node->nlocal; i++)
-        if (node->seats[i].state == HLY_SEAT_LISTED) {
-            record->ranks[n].port = node->seats[i].port;
+        if (hly_node_lists(node, i)) {
+            record->ranks[n].port = node->hellos[i].address.port;
             record->ranks[n++].rank = node->local[i];
         }
     return n;
@@ -62,9 +62,9 @@ static uint32_t list_ranks(const struct hly_node *node, struct record *record)
 static uint64_t kept_by_all(const struct hly_node *node)
 {
     for (int i = 1; node->role == HLY_ROLE_FIRST && i < node->nlocal; i++)
-        if (node->seats[i].state == HLY_SEAT_LISTED && node->seats[i].kept != node->kept)
+        if (hly_node_lists(node, i) && node->hellos[i].kept != node->self.kept)
             return 0;
-    return node->kept;
+    return node->self.kept;
 }
 
 int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *node)
@@ -74,16 +74,16 @@ int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *n
     if (!record)
         return HALAY_ENOMEM;
     record->version = RECORD_VERSION;
-    memcpy(record->library, node->library, sizeof record->library);
-    record->family = node->address.family;
-    record->fabrics = node->address.fabrics;
+    memcpy(record->library, node->self.library, sizeof record->library);
+    record->family = node->self.address.family;
+    record->fabrics = node->self.address.fabrics;
     record->kept = kept_by_all(node);
     record->nranks = list_ranks(node, record);
-    if (node->processors && record->nranks > (uint32_t)node->processors)
+    if (node->self.processors && record->nranks > node->self.processors)
         record->fabrics |=
-            HALAY_NODE_OVERSUBSCRIBED | (node->processors == 1 ? HALAY_NODE_SINGLE : 0);
-    memcpy(record->ip, node->address.ip, sizeof record->ip);
-    memcpy(record->host, node->host, sizeof record->host);
+            HALAY_NODE_OVERSUBSCRIBED | (node->self.processors == 1 ? HALAY_NODE_SINGLE : 0);
+    memcpy(record->ip, node->self.address.ip, sizeof record->ip);
+    memcpy(record->host, node->self.host, sizeof record->host - 1);
     if (node->rank == 0 && (getrandom(record->secret, sizeof record->secret, 0) != 16 ||
                             getrandom(&record->nonce, sizeof record->nonce, 0) != 8)) {
         hly_boot_say(log, 0, "no random bytes for the job's secret: %s", strerror(errno));
@@ -120,7 +120,7 @@ static int valid_record(const pmix_value_t *value, uint32_t rank, int nranks)
     for (uint32_t i = 0; ok && i < got->nranks; i++)
         ok = got->ranks[i].rank < (uint32_t)nranks &&
              (i == 0 || got->ranks[i].rank > got->ranks[i - 1].rank);
-    return ok && got->ranks[0].rank == rank && !got->host[HLY_NODE_HOST - 1];
+    return ok && got->ranks[0].rank == rank && !got->host[RECORD_HOST - 1];
 }
 
 /*
@@ -155,16 +155,16 @@ static pmix_status_t get_value(struct hly_pmix_reading *r, uint32_t rank, pmix_v
 
 static int other_build(const struct hly_pmix_reading *r, const pmix_value_t *value, uint32_t rank)
 {
-    char library[HLY_NODE_LIBRARY] = "", text[HLY_NODE_TEXT];
+    char library[RECORD_LIBRARY] = "", text[HLY_NODE_TEXT];
     struct hly_node *node = r->node;
     if (value->type == PMIX_BYTE_OBJECT && value->data.bo.size >= sizeof library)
         memcpy(library, value->data.bo.bytes, sizeof library - 1);
-    if (!strcmp(library, node->library))
+    if (!strcmp(library, node->self.library))
         return 0;
     snprintf(text, sizeof text,
              "rank %u on another node runs Halay %s, but rank %u on %s runs Halay %s: run the same "
              "build on all nodes",
-             rank, library, node->rank, node->host, node->library);
+             rank, library, node->rank, node->self.host, node->self.library);
     hly_boot_say(r->log, 0, "%s", text);
     if (node->role == HLY_ROLE_FIRST)
         hly_node_fail(node, text);
@@ -303,7 +303,7 @@ int hly_pmix_records_read(struct hly_pmix_reading *r, int nranks, struct hly_pmi
 void hly_pmix_records_stay(struct hly_pmix_reading *r, const struct hly_pmix_records *records)
 {
     const struct hly_boot_places *p = &records->places;
-    uint64_t now = hly_node_now_ns();
+    uint64_t now = hly_boot_now_ns();
     pmix_proc_t *first = r->asked ? calloc((size_t)p->nnodes, sizeof *first) : NULL;
     if (!first)
         return;

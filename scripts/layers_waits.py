@@ -57,9 +57,7 @@ ALLOWED = {
     "halay_launch_agent/meet/agent.c": {"recv"},  # MSG_DONTWAIT
     "halay_boot_pmix/call.c": {"poll"},  # until a given time
     "halay_boot_pmix/join.c": {"poll"},  # a second; the start deadline
-    "halay_boot_pmix/node.c": {"epoll_wait",  # a second; half of the start deadline
-                               "recv"},  # does not block
-    "halay_boot_pmix/member.c": {"poll", "nanosleep",  # until a given time
+    "halay_boot_pmix/member.c": {"nanosleep",  # until a given time
                                  "recvmsg"},  # does not block
     "halay_meet/common/guest.c": {"epoll_wait"},  # 0
     "halay_meet/common/link.c": {"recv"},  # does not block

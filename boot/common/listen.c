@@ -368,3 +368,20 @@ int hly_listen_open(const struct hly_boot_log *log, halay_address_t *address, in
     return got == -EMFILE || got == -ENFILE || got == -ENOMEM || got == -ENOBUFS ? HALAY_ENOMEM
                                                                                  : HALAY_EBOOT;
 }
+
+int hly_listen_near(const struct hly_boot_log *log, const halay_address_t *near,
+                    halay_address_t *address, int *fd)
+{
+    const char *interface = hly_listen_interface();
+    if (near && near->family && !interface) {
+        *address = *near;
+        address->port = 0;
+        const int got = hly_listen_at(address);
+        if (got >= 0) {
+            *fd = got;
+            return HALAY_OK;
+        }
+    }
+    const int rc = hly_listen_choose(log, interface, address);
+    return rc ? rc : hly_listen_open(log, address, fd);
+}

@@ -27,6 +27,11 @@ int hly_listen_at(halay_address_t *address);
 /* The same, which logs: HALAY_EBOOT, HALAY_ENOMEM. */
 int hly_listen_open(const struct hly_boot_log *log, halay_address_t *address, int *fd);
 
+/* The same at the ip of `near`, if the user names no interface, this host has it, and it is not
+ * NULL or of no family; else at one that is chosen. */
+int hly_listen_near(const struct hly_boot_log *log, const halay_address_t *near,
+                    halay_address_t *address, int *fd);
+
 bool hly_address_loopback(const halay_address_t *address);
 bool hly_address_same_ip(const halay_address_t *a, const halay_address_t *b);
 /* false: it is no address that others could use (another family, or of one link only). */

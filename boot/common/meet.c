@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,6 +22,13 @@ uint64_t hly_boot_now_ns(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+bool hly_boot_same_user(int fd)
+{
+    struct ucred cred;
+    socklen_t bytes = sizeof cred;
+    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) && cred.uid == geteuid();
 }
 
 int hly_boot_random(const struct hly_boot_log *log, void *bytes, size_t n)

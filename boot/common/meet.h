@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * meet.h - how processes meet: one of them (rank 0, or a launcher's driver) holds the meeting,
- * hears all others, its guests, and answers all at once. Inside boot/ only. docs/decisions/0008,
- * 0096.
+ * meet.h - how processes meet: one of them (rank 0, a node's first rank, or a launcher's driver)
+ * holds the meeting, hears all others, its guests, and answers them. Inside boot/ and pmix/ only.
+ * docs/decisions/0008, 0096.
  *
  * The holder speaks first, so that no stranger on a probed port is sent anything:
  *   holder -> guest    greeting
@@ -27,14 +27,16 @@
 #define HLY_BOOT_MAGIC  0x315a564459414c48ull /* "HLAYDVZ1" on a little-endian machine */
 #define HLY_BOOT_NOBODY UINT32_MAX            /* no rank */
 
-enum { HLY_BOOT_VERSION = 8, HLY_BOOT_RANKS_MAX = 65536, HLY_BOOT_TEXT_BYTES = 1024 };
+enum { HLY_BOOT_VERSION = 9, HLY_BOOT_RANKS_MAX = 65536, HLY_BOOT_TEXT_BYTES = 1024 };
 
 /* Of an answer: the payload is the table; and ranks may change from one meeting to the next. Rank
  * 0's connection stays open then, and brings how many newcomers wait, whenever that has changed, as
- * a uint32_t. ALIKE: all ranks have the same `kept`. */
-enum { HLY_BOOT_JOINED = 1, HLY_BOOT_CHANGES = 2, HLY_BOOT_ALIKE = 4 };
-/* Of a refusal: its text is in the holder's log; the job ends. */
-enum { HLY_BOOT_SAID = 1, HLY_BOOT_OVER = 2 };
+ * a uint32_t. ALIKE: all ranks have the same `kept`. LISTED, and nothing else: what all wait for
+ * follows later. */
+enum { HLY_BOOT_JOINED = 1, HLY_BOOT_CHANGES = 2, HLY_BOOT_ALIKE = 4, HLY_BOOT_LISTED = 8 };
+/* Of a refusal: its text is in the holder's log; the job ends; it goes on, and the guest, too, as a
+ * node of its own. */
+enum { HLY_BOOT_SAID = 1, HLY_BOOT_OVER = 2, HLY_BOOT_APART = 4 };
 #define HLY_BOOT_AGENT UINT32_MAX /* slot of a hello: a launcher, with `nranks` places */
 
 /* What holder and guests know before they meet. */
@@ -49,6 +51,8 @@ struct hly_boot_greeting {
     uint32_t version;
     uint16_t has_secret, local; /* local: the holder listens on this machine only */
     uint8_t key[16], challenge[16];
+    halay_address_t address; /* where the holder listens for the job; and its pid: to none but */
+    uint32_t pid;            /* processes of its own user, else zeros */
 };
 
 struct hly_boot_hello {
@@ -87,7 +91,7 @@ struct hly_boot_answer {
     uint8_t secret[16]; /* zeros where HALAY_SECRET is: then it is derived */
     uint8_t mac[32];
 };
-_Static_assert(sizeof(struct hly_boot_greeting) == 48 && sizeof(struct hly_boot_hello) == 616 &&
+_Static_assert(sizeof(struct hly_boot_greeting) == 72 && sizeof(struct hly_boot_hello) == 616 &&
                    sizeof(struct hly_boot_answer) == 120,
                "no padding on the wire");
 
@@ -106,6 +110,8 @@ struct hly_boot_identity {
 };
 
 uint64_t hly_boot_now_ns(void);
+/* Is the other end of a Unix socket a process of this user? */
+bool hly_boot_same_user(int fd);
 /* HALAY_EBOOT, logged. */
 int hly_boot_random(const struct hly_boot_log *log, void *bytes, size_t n);
 /* Fills what a hello says of this process: its machine, host, pid, library. Where it can share no
@@ -185,9 +191,11 @@ struct hly_boot_reception {
     const char *holder, *refusal; /* "rank 0"; what a guest that proves nothing is told */
     int listen_fd, epoll_fd;      /* the owner's; made by _open */
     bool local;
-    int nslots, cursor; /* cursor: where to look for a free slot first */
-    int nknown;         /* guests that are known and still connected */
+    const halay_address_t *address; /* not NULL: guests are of this user, and are greeted with it */
+    int nslots, cursor;             /* cursor: where to look for a free slot first */
+    int nknown;                     /* guests that are known and still connected */
     struct hly_boot_guest *guests;
+    bool other_version;        /* one has come that speaks another one */
     uint64_t expire_ns;        /* when strangers are looked at next */
     char note[320];            /* of the last guest that was refused */
     uint64_t say_ns, quiet_ns; /* when the next one is said aloud */
@@ -229,7 +237,11 @@ struct hly_boot_visit {
     const struct hly_boot_key *key;
     const char *guest, *holder; /* "rank 3"; "rank 0 at 'host' port 7" */
     uint64_t end_ns;
-    bool *again; /* not NULL: true, and nothing logged, where the holder has hung up unheard */
+    enum hly_boot_heard { HLY_BOOT_HEARD, HLY_BOOT_HUNG_UP, HLY_BOOT_GAVE_UP } * heard;
+    /* heard: not NULL: there is no answer, which is not logged, for the holder has hung up, or this
+     * guest has given up at wait_ns. It has shut its side of a Unix socket then, so an answer is
+     * there already, or can never come. */
+    uint64_t wait_ns; /* 0: not of a list: an answer is awaited until end_ns */
 };
 
 /* Waits until *end_ns for a descriptor to be ready. */
@@ -237,8 +249,8 @@ bool hly_boot_wait(int fd, short events, uint64_t until_ns);
 /* The holder's greeting. false: something else answers, `why` says what. */
 bool hly_boot_visit_greeted(const struct hly_boot_key *key, int fd, uint64_t until_ns,
                             struct hly_boot_greeting *greeting, const char **why);
-/* Says hello over a greeted, non-blocking connection, and takes the answer: it has JOINED, and
- * *payload is the caller's. HALAY_EBOOT, HALAY_ENOMEM, logged. */
+/* Says hello over a greeted, non-blocking connection, and takes the answer: it has JOINED, or is
+ * LISTED or APART, and *payload is the caller's. HALAY_EBOOT, HALAY_ENOMEM, logged. */
 int hly_boot_visit_ask(const struct hly_boot_visit *visit, int fd,
                        const struct hly_boot_greeting *greeting, struct hly_boot_hello *hello,
                        struct hly_boot_answer *answer, char **payload);

@@ -177,6 +177,7 @@ static void hear(struct hly_boot_reception *r, struct hly_boot_guest *g)
     it->host[sizeof it->host - 1] = it->library[sizeof it->library - 1] = '\0';
     it->machine[sizeof it->machine - 1] = it->alone[sizeof it->alone - 1] = '\0';
     if (it->version != HLY_BOOT_VERSION || it->bytes != sizeof *it) {
+        r->other_version = true;
         refuse(r, g, "it runs another version of Halay: run the same on all nodes");
         return;
     }
@@ -276,7 +277,8 @@ static void let_in(struct hly_boot_reception *r)
             continue;
         if (fd < 0)
             return;
-        struct hly_boot_guest *g = slot(r);
+        const bool stranger = r->address && !hly_boot_same_user(fd);
+        struct hly_boot_guest *g = stranger ? NULL : slot(r);
         if (!g) {
             close(fd);
             continue;
@@ -290,6 +292,10 @@ static void let_in(struct hly_boot_reception *r)
                                                  .has_secret = r->key->has_secret,
                                                  .local = r->local};
         memcpy(g->greeting.key, r->key->job, sizeof g->greeting.key);
+        if (r->address) {
+            g->greeting.address = *r->address;
+            g->greeting.pid = (uint32_t)getpid();
+        }
         if (hly_boot_random(r->log, g->greeting.challenge, sizeof g->greeting.challenge) ||
             send(fd, &g->greeting, sizeof g->greeting, MSG_NOSIGNAL) != sizeof g->greeting ||
             epoll_ctl(r->epoll_fd, EPOLL_CTL_ADD, fd, &event))

@@ -78,13 +78,16 @@ static int say_hello(const struct hly_boot_visit *visit, int fd,
 
 /* A text, or a table of no more than the ranks can have; and the rank that was asked for, if it
  * was. */
-static bool answer_fits(const struct hly_boot_answer *a, const struct hly_boot_hello *hello)
+static bool answer_fits(const struct hly_boot_visit *visit, const struct hly_boot_answer *a,
+                        const struct hly_boot_hello *hello)
 {
     const bool given = hello->rank != HLY_BOOT_NOBODY;
     if (a->magic != HLY_BOOT_MAGIC)
         return false;
     if (!a->joined)
         return a->bytes <= HLY_BOOT_TEXT_BYTES;
+    if (a->joined == HLY_BOOT_LISTED)
+        return visit->wait_ns && !a->bytes;
     return a->nranks >= 1 && a->nranks <= HLY_BOOT_RANKS_MAX && a->rank < a->nranks &&
            (!given || (a->rank == hello->rank && a->nranks == hello->nranks)) &&
            a->bytes <= a->nranks * HLY_BOOT_RANK_BYTES;
@@ -97,12 +100,17 @@ static int take_answer(const struct hly_boot_visit *visit, int fd,
 {
     struct hly_sha sha;
     uint8_t digest[32], mac[32];
-    bool whole = take(fd, answer, sizeof *answer, visit->end_ns);
-    if (visit->again && !whole && !answer->magic && (!errno || errno == ECONNRESET)) {
-        *visit->again = true;
+    bool whole = take(fd, answer, sizeof *answer, visit->wait_ns ? visit->wait_ns : visit->end_ns);
+    const bool gave_up = visit->wait_ns && !whole && errno == ETIMEDOUT;
+    if (gave_up && !shutdown(fd, SHUT_RD)) /* what is there can still be read */
+        whole = take(fd, answer, sizeof *answer, 0);
+    if (visit->heard)
+        *visit->heard = gave_up ? HLY_BOOT_GAVE_UP : HLY_BOOT_HEARD;
+    if (visit->heard && !whole && !answer->magic && (gave_up || !errno || errno == ECONNRESET)) {
+        *visit->heard = gave_up ? HLY_BOOT_GAVE_UP : HLY_BOOT_HUNG_UP;
         return HALAY_EBOOT;
     }
-    if (whole && !answer_fits(answer, hello)) {
+    if (whole && !answer_fits(visit, answer, hello)) {
         whole = false;
         errno = EPROTO;
     }
@@ -145,6 +153,7 @@ int hly_boot_visit_ask(const struct hly_boot_visit *visit, int fd,
     *payload = NULL;
     *answer = (struct hly_boot_answer){0};
     if (greeting->version != HLY_BOOT_VERSION) {
+        say_hello(visit, fd, greeting, hello); /* so that the holder can tell the others */
         hly_boot_say(visit->log, 0,
                      "%s speaks version %u of the rendezvous, %s version %d: run the same version "
                      "of Halay on all nodes",
@@ -154,7 +163,7 @@ int hly_boot_visit_ask(const struct hly_boot_visit *visit, int fd,
     int rc = say_hello(visit, fd, greeting, hello);
     if (!rc)
         rc = take_answer(visit, fd, greeting, hello, answer, payload);
-    if (!rc && !answer->joined) {
+    if (!rc && !answer->joined && !(visit->wait_ns && answer->said & HLY_BOOT_APART)) {
         hly_boot_say(visit->log, answer->said ? HALAY_LOG_TOLD : 0, "%s refuses: %.600s",
                      visit->holder, *payload);
         rc = answer->said & HLY_BOOT_OVER ? HALAY_EOVER : HALAY_EBOOT;

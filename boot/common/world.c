@@ -195,8 +195,11 @@ enum hly_hello hly_worlds_hello(struct hly_worlds *w, int p, const struct hly_wo
     struct hly_place *place = &w->place[p];
     if (place->state == HLY_PLACE_FREE || place->state == HLY_PLACE_ENDED)
         return HLY_HELLO_NOBODY;
-    if (w->once && (w->epoch || w->closed)) {
+    const bool late = w->listed && place->state == HLY_PLACE_STARTED;
+    if (w->once && (w->epoch || w->closed || late)) {
         place->told = true;
+        if (late && !w->closed)
+            move(w, place, HLY_PLACE_ENDED);
         return HLY_HELLO_LATE;
     }
     const bool alike = !w->once && !memcmp(place->id, it->id, sizeof place->id);
@@ -207,6 +210,8 @@ enum hly_hello hly_worlds_hello(struct hly_worlds *w, int p, const struct hly_wo
     }
     if (it->leaves) {
         place->leaves |= place->state == HLY_PLACE_IN && same;
+        if (w->list_ns)
+            move(w, place, HLY_PLACE_ENDED);
         return HLY_HELLO_MAY_GO;
     }
     take(w, place, it, same, now);
@@ -356,10 +361,15 @@ static bool decide(struct hly_worlds *w, struct hly_worlds_action *a)
         return act(a, HLY_WORLDS_REFUSE_ALL, HLY_CAUSE_ENDED, w->first_ended);
     if (w->failed >= 0)
         return act(a, HLY_WORLDS_REFUSE_ALL, HLY_CAUSE_FAILED, w->failed);
-    if (!are_enough(w) || !is_complete(w))
+    if (w->listed || !are_enough(w) || !is_complete(w))
         return false;
     rank_all(w);
-    return act(a, HLY_WORLDS_TABLE, HLY_CAUSE_NONE, -1);
+    if (!w->list_ns)
+        return act(a, HLY_WORLDS_TABLE, HLY_CAUSE_NONE, -1);
+    w->listed = true;
+    for (int p = 0; p < w->nplaces; p++)
+        w->place[p].lost = false; /* it is still to say that it is not on the list */
+    return act(a, HLY_WORLDS_LIST, HLY_CAUSE_NONE, -1);
 }
 
 /* ---------------------------------------------------------------- the time */
@@ -381,14 +391,24 @@ static void set_times(struct hly_worlds *w, uint64_t now)
         w->look_ns = w->looked = 0;
 }
 
+/* When those that wait for a list look who comes; UINT64_MAX: never. */
+static uint64_t list_look_ns(const struct hly_worlds *w)
+{
+    return w->listed ? UINT64_MAX : w->look_ns > w->list_ns ? w->look_ns : w->list_ns;
+}
+
 uint64_t hly_worlds_due_ns(const struct hly_worlds *w)
 {
     uint64_t next = w->expire_ns ? w->expire_ns : UINT64_MAX;
+    if (w->listed && is_complete(w))
+        return UINT64_MAX;
+    if (w->list_ns && w->decide_ns)
+        next = list_look_ns(w);
     const uint64_t notice = w->decide_ns ? hly_notices_due_ns(&w->notices) : UINT64_MAX;
     if (w->decide_ns && w->decide_ns < next)
         next = w->decide_ns;
     next = notice < next ? notice : next;
-    return w->look_ns && w->look_ns < next ? w->look_ns : next;
+    return !w->list_ns && w->look_ns && w->look_ns < next ? w->look_ns : next;
 }
 
 /* None of those that newcomers wait for will ever come to a commit. */
@@ -417,6 +437,10 @@ static void give_up(struct hly_worlds *w, bool over, uint64_t now)
         struct hly_place *place = &w->place[p];
         if (!hly_worlds_is_absent(w, p))
             continue;
+        if (w->list_ns) {
+            place->lost = place->stopped;
+            continue;
+        }
         const bool unfit = wait && is_unfit(w, place);
         place->unfit_ns = !unfit ? 0 : place->unfit_ns ? place->unfit_ns : now;
         const bool useless = unfit && now - place->unfit_ns >= w->patience_ns;
@@ -435,19 +459,21 @@ static bool is_look_due(const struct hly_worlds *w, bool over, uint64_t now)
         return false;
     if (hly_worlds_is_static(w))
         return over || now >= hly_notices_due_ns(&w->notices);
+    if (w->list_ns)
+        return !w->listed && (over || now >= list_look_ns(w));
     return over || now >= w->look_ns;
 }
 
 static bool look(struct hly_worlds *w, bool over, uint64_t now, struct hly_worlds_action *a)
 {
     if (!w->looked && is_look_due(w, over, now)) {
-        w->look_ns = hly_worlds_is_static(w) ? 0 : now + (w->decide_ns ? S / 4 : S);
+        w->look_ns = hly_worlds_is_static(w) ? 0 : now + (w->decide_ns && !w->list_ns ? S / 4 : S);
         w->looked = 1;
         return act(a, HLY_WORLDS_LOOK, HLY_CAUSE_NONE, -1);
     }
     if (!w->looked)
         return false;
-    if (w->looked == 1 && over && !hly_worlds_is_static(w) && are_enough(w)) {
+    if (w->looked == 1 && over && !hly_worlds_is_static(w) && !w->list_ns && are_enough(w)) {
         w->looked = 2;
         return act(a, HLY_WORLDS_GO_ON, HLY_CAUSE_NONE, -1);
     }
@@ -465,13 +491,14 @@ bool hly_worlds_next(struct hly_worlds *w, uint64_t now, struct hly_worlds_actio
         decide(w, a))
         return true;
     set_times(w, now);
-    const bool over = w->decide_ns && now >= w->decide_ns;
+    const bool waits = w->decide_ns && !(w->listed && is_complete(w));
+    const bool over = waits && now >= w->decide_ns;
     if (look(w, over, now, a) ||
         (w->expire_ns && now >= w->expire_ns && refuse_newcomer(w, now, HLY_CAUSE_EXPIRED, a)))
         return true;
     if (over)
         return act(a, HLY_WORLDS_REFUSE_ALL, HLY_CAUSE_MISSING, -1);
-    return w->decide_ns && hly_notices_give(&w->notices, now) &&
+    return waits && hly_notices_give(&w->notices, now) &&
            act(a, HLY_WORLDS_NOTICE, HLY_CAUSE_NONE, -1);
 }
 

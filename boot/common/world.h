@@ -41,7 +41,7 @@ struct hly_place {
     bool reported;   /* its launcher knows that others call it lost */
     bool lost;       /* it has not asked for too long: the others meet without it */
     bool told;       /* what it has heard last was a refusal */
-    bool stopped;    /* as its holder has seen it last */
+    bool stopped;    /* as its holder has seen it last; where a list is made: not to come */
     bool condemned;  /* the others meet without it, or cannot for it has another one's place, and it
                         lives: the launcher is to kill it, */
     bool doomed;     /* and was told so */
@@ -70,6 +70,7 @@ enum hly_worlds_what {
     HLY_WORLDS_REFUSE,     /* answer `place` with a text */
     HLY_WORLDS_REFUSE_ALL, /* answer all that ask with one text, then hly_worlds_refused */
     HLY_WORLDS_TABLE,      /* answer order[0 .. n - 1] with the table, then hly_worlds_joined */
+    HLY_WORLDS_LIST,       /* order[0 .. n - 1] is the list: who comes later is not on it */
     HLY_WORLDS_LOOK,  /* hly_worlds_seen, hly_worlds_failed of those that hly_worlds_is_absent */
     HLY_WORLDS_GO_ON, /* say that the others go on without those that are awaited */
     HLY_WORLDS_NOTICE /* say who is missing */
@@ -85,12 +86,16 @@ struct hly_worlds {
     int nplaces;
     int least; /* processes in a world; 0: all of them, in each, at the rank of their place */
     uint64_t patience_ns; /* for how long one that is waited for may be stopped */
-    bool once;      /* there is one meeting, and of an end only the connection's is seen: one that
-                       leaves, or a second process of a place, breaks it */
-    bool closed;    /* it has failed */
-    int *order;     /* nplaces: by rank, its place in the table that is made */
-    int n;          /* so many ranks has that */
-    uint64_t epoch; /* of the last world; 0: there was none */
+    bool once;        /* there is one meeting, and of an end only the connection's is seen: one that
+                         leaves, or a second process of a place, breaks it */
+    bool closed;      /* it has failed */
+    bool listed;      /* the list is closed, */
+    uint64_t list_ns; /* which is made if this is not 0: of those that ask, when nobody else is seen
+                         to come, but not before this time. They ask until hly_worlds_joined; who is
+                         not on it says so (leaves, or comes late), and is a world of its own */
+    int *order;       /* nplaces: by rank, its place in the table that is made */
+    int n;            /* so many ranks has that */
+    uint64_t epoch;   /* of the last world; 0: there was none */
     enum hly_worlds_cause broken; /* there will be no world */
     int leaver;                   /* the place that has left such a meeting; -1: none */
     int failed;                   /* a place, while its failure is to be told; -1: none */

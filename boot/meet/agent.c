@@ -105,7 +105,7 @@ static int say_hello(halay_launch_t *a, uint64_t end_ns)
     a->key.has_secret = hly_boot_secret_of(a->params.secret, a->key.secret);
     hly_boot_hash(&key, 1, a->key.job);
     snprintf(holder, sizeof holder, "the head at '%.255s'", a->head);
-    const struct hly_boot_visit visit = {&a->log, &a->key, "this agent", holder, end_ns, NULL};
+    const struct hly_boot_visit visit = {&a->log, &a->key, "this agent", holder, end_ns, NULL, 0};
     a->fd = hly_meet_place_call(&a->log, &place, &a->key, "this agent", end_ns, &greeting);
     if (a->fd < 0)
         return HALAY_EBOOT;

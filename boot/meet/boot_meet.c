@@ -75,26 +75,17 @@ static int listen_once(const struct caller *c, int fd)
     halay_address_t near = {0};
     struct sockaddr_storage at = {0};
     socklen_t bytes = sizeof at;
-    const char *interface = hly_listen_interface();
-    if (!getsockname(fd, (struct sockaddr *)&at, &bytes) &&
-        hly_address_from((struct sockaddr *)&at, &near) && !hly_address_loopback(&near) &&
-        !interface) {
-        self.address = near;
-        self.address.port = 0;
-        self.id.listen_fd = hly_listen_at(&self.address);
-        if (self.id.listen_fd >= 0)
-            return HALAY_OK;
-        self.id.listen_fd = -1;
-    }
-    int rc = hly_listen_choose(c->log, interface, &self.address);
-    return rc ? rc : hly_listen_open(c->log, &self.address, &self.id.listen_fd);
+    if (getsockname(fd, (struct sockaddr *)&at, &bytes) ||
+        !hly_address_from((struct sockaddr *)&at, &near) || hly_address_loopback(&near))
+        near.family = 0;
+    return hly_listen_near(c->log, &near, &self.address, &self.id.listen_fd);
 }
 
-static int ask_once(struct caller *c, bool *again)
+static int ask_once(struct caller *c, enum hly_boot_heard *heard)
 {
     struct hly_boot_greeting greeting;
     struct hly_boot_identity id = {0};
-    const struct hly_boot_visit visit = {c->log, &c->key, c->guest, c->holder, c->end_ns, again};
+    const struct hly_boot_visit visit = {c->log, &c->key, c->guest, c->holder, c->end_ns, heard, 0};
     int fd = hly_meet_place_call(c->log, &c->place, &c->key, c->guest, c->end_ns, &greeting);
     if (fd < 0)
         return HALAY_EBOOT;
@@ -121,9 +112,9 @@ static int ask(struct caller *c)
 {
     static const struct timespec a_little = {0, 20000000};
     for (;;) {
-        bool again = false;
-        const int rc = ask_once(c, &again);
-        if (!again)
+        enum hly_boot_heard heard = HLY_BOOT_HEARD;
+        const int rc = ask_once(c, &heard);
+        if (heard != HLY_BOOT_HUNG_UP)
             return rc;
         nanosleep(&a_little, NULL); /* a driver that is gone is not found then */
     }
@@ -272,7 +263,7 @@ static void meet_leave(halay_boot_t *boot)
         return;
     hly_boot_describe(c.guest, NULL, &c.hello);
     c.hello.nranks = 0;
-    const struct hly_boot_visit visit = {&log, &c.key, c.guest, c.holder, c.end_ns, NULL};
+    const struct hly_boot_visit visit = {&log, &c.key, c.guest, c.holder, c.end_ns, NULL, 0};
     const int fd = hly_meet_place_call(&log, &c.place, &c.key, c.guest, c.end_ns, &greeting);
     if (fd >= 0) {
         if (!hly_boot_visit_ask(&visit, fd, &greeting, &c.hello, &answer, &payload))

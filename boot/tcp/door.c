@@ -77,18 +77,9 @@ int hly_tcp_door_open(struct hly_tcp_door *door, int port)
 
 int hly_tcp_listen(struct hly_tcp *tcp, const halay_address_t *near)
 {
-    const char *interface = hly_listen_interface();
     if (tcp->listen_fd >= 0)
         return HALAY_OK;
-    if (!interface && near->family) {
-        tcp->self.address = *near;
-        tcp->listen_fd = hly_listen_at(&tcp->self.address);
-        if (tcp->listen_fd >= 0)
-            return HALAY_OK;
-        tcp->listen_fd = -1;
-    }
-    int rc = hly_listen_choose(tcp->log, interface, &tcp->self.address);
-    return rc ? rc : hly_listen_open(tcp->log, &tcp->self.address, &tcp->listen_fd);
+    return hly_listen_near(tcp->log, near, &tcp->self.address, &tcp->listen_fd);
 }
 
 int hly_tcp_listen_beside(struct hly_tcp *tcp, int fd, const struct hly_boot_greeting *greeting)

@@ -70,8 +70,7 @@ static void open_door(struct gather *g, struct hly_tcp_variables *v)
     const struct hly_boot_log log = {keep, g};
     halay_address_t address = {0};
     uint8_t random[16];
-    if (hly_listen_choose(&log, hly_listen_interface(), &address) ||
-        hly_listen_open(&log, &address, &v->door_fd))
+    if (hly_listen_near(&log, NULL, &address, &v->door_fd))
         return;
     hly_address_name(&address, g->own->address);
     if (v->key.has_secret || hly_boot_random(&log, random, sizeof random))

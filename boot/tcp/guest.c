@@ -213,7 +213,8 @@ int hly_tcp_meet(struct hly_tcp *tcp, int fd, int port, const struct hly_boot_gr
                  struct hly_boot_identity *id)
 {
     char guest[24], holder[320];
-    const struct hly_boot_visit visit = {tcp->log, &tcp->v->key, guest, holder, tcp->end_ns, NULL};
+    const struct hly_boot_visit visit = {tcp->log,    &tcp->v->key, guest, holder,
+                                         tcp->end_ns, NULL,         0};
     snprintf(guest, sizeof guest, "rank %d", tcp->v->rank);
     snprintf(holder, sizeof holder, "rank 0 at '%.100s' port %d", tcp->v->address, port);
     int rc = hly_tcp_listen_beside(tcp, fd, greeting);

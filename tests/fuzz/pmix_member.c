@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -53,12 +52,42 @@ static int door(const struct hly_node *node, int k, struct sockaddr_un *name, so
     return FUZZ_FD;
 }
 
-/* A word that is right but for what the input changes, or bytes; with descriptors, copies. */
+/* Is it the first rank that holds the door? */
+static bool greets(const struct hly_boot_key *key, int fd, uint64_t until_ns,
+                   struct hly_boot_greeting *greeting, const char **why)
+{
+    (void)key, (void)fd, (void)until_ns;
+    *greeting = (struct hly_boot_greeting){.pid = 1, .address.family = fuzz_byte(input)};
+    *why = "nothing";
+    return fuzz_byte(input) != 0;
+}
+
+/* What it answers, as far as visit.c lets that through (fuzz/boot_guest). */
+static int answers(const struct hly_boot_visit *visit, int fd,
+                   const struct hly_boot_greeting *greeting, struct hly_boot_hello *hello,
+                   struct hly_boot_answer *answer, char **why)
+{
+    const uint8_t what = fuzz_byte(input);
+    (void)fd, (void)greeting, (void)hello;
+    *answer = (struct hly_boot_answer){0};
+    *why = NULL;
+    *visit->heard = what % 3;
+    if (what & 0x80)
+        return HALAY_EBOOT;
+    answer->magic = HLY_BOOT_MAGIC;
+    if (what & 0x40)
+        return HALAY_EBOOT;
+    answer->joined = what & 0x20 ? HLY_BOOT_LISTED : 0;
+    answer->said = fuzz_byte(input) | HLY_BOOT_APART;
+    FUZZ_WANT((*why = fuzz_text(input)));
+    return HALAY_OK;
+}
+
+/* A text, or bytes without an end; with descriptors, copies. */
 static ssize_t come(int fd, struct msghdr *message, int flags)
 {
-    struct hly_node_word word = {.magic = HLY_NODE_MAGIC, .version = HLY_NODE_VERSION};
     const uint8_t what = fuzz_byte(input), brings = what & 0x80 ? fuzz_byte(input) & 3 : 0;
-    size_t n = sizeof(word);
+    const size_t n = what & 0x40 ? message->msg_iov->iov_len : what & 0x3f;
     (void)flags;
     FUZZ_WANT(fd == FUZZ_FD);
     memset(message->msg_control, 0, message->msg_controllen);
@@ -69,18 +98,7 @@ static ssize_t come(int fd, struct msghdr *message, int flags)
         errno = errors[fuzz_byte(input) & 3];
         return input->left ? -1 : 0;
     }
-    word.type = what & 7;
-    if (what & 0x08)
-        word.address.family = fuzz_byte(input);
-    if (what & 0x10)
-        word.apart = fuzz_byte(input);
-    if (what & 0x20)
-        memset(word.text, 'x', sizeof(word.text)); /* without an end */
-    if ((what & 0x60) == 0x60)
-        fuzz_take(input, &word.version, 64);
-    if ((what & 0x70) == 0x70)
-        n = fuzz_byte(input) * 4u % (sizeof(word) + 1);
-    memcpy(message->msg_iov->iov_base, &word, n);
+    memset(message->msg_iov->iov_base, 'x', n);
     int fds[2] = {-1, -1};
     for (int i = 0; i < brings && i < 2; i++)
         FUZZ_WANT((fds[i] = fcntl(nothing_fd, F_DUPFD_CLOEXEC, 0)) >= 0);
@@ -96,43 +114,24 @@ static ssize_t come(int fd, struct msghdr *message, int flags)
     return (ssize_t)n;
 }
 
-static int listens(const halay_address_t *at)
+static int listens(const struct hly_boot_log *log, const halay_address_t *near,
+                   halay_address_t *address, int *fd)
 {
-    (void)at;
-    return fuzz_byte(input) & 1 ? FUZZ_FD : -EADDRNOTAVAIL;
-}
-
-static int chooses(const struct hly_boot_log *log, const char *name, halay_address_t *address)
-{
-    (void)log, (void)name;
-    memset(address, 0, sizeof(*address));
-    address->family = 4;
+    (void)log, (void)near;
+    *address = (halay_address_t){.family = 4};
+    *fd = FUZZ_FD;
     return fuzz_byte(input) == 0xff ? HALAY_EBOOT : HALAY_OK;
 }
 
-static int opens(const struct hly_boot_log *log, halay_address_t *address, int *fd)
-{
-    (void)log, (void)address;
-    *fd = FUZZ_FD;
-    return HALAY_OK;
-}
-
-static int watches(int flags)
-{
-    (void)flags;
-    return fuzz_byte(input) == 0xff ? -1 : FUZZ_FD;
-}
-
-#define hly_node_now_ns    tick
-#define nanosleep          sleep_for
-#define connect            call
-#define hly_node_same_user is_ours
-#define hly_node_door      door
-#define recvmsg            come
-#define hly_listen_at      listens
-#define hly_listen_choose  chooses
-#define hly_listen_open    opens
-#define epoll_create1      watches
+#define hly_boot_now_ns        tick
+#define nanosleep              sleep_for
+#define connect                call
+#define hly_boot_same_user     is_ours
+#define hly_node_door          door
+#define recvmsg                come
+#define hly_boot_visit_greeted greets
+#define hly_boot_visit_ask     answers
+#define hly_listen_near        listens
 #include "pmix/member.c" /* NOLINT(bugprone-suspicious-include) */
 
 static void nowhere(void *arg, int level, const char *text)
@@ -153,8 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
                             .rank = RANK,
                             .nlocal = LOCAL,
                             .local = local,
-                            .host = "host",
-                            .library = "1"};
+                            .self.host = "host"};
     int rc, fd = -1;
     input = &f;
     clock_ns = 1000 * MS_NS;

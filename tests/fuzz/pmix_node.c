@@ -1,36 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the first rank of a node hears of the others, and of strangers, over the node's door. */
-#include "fuzz.h"
-#include "pmix/node.c" /* NOLINT(bugprone-suspicious-include) */
+#include "boot/common/reception.c" /* NOLINT(bugprone-suspicious-include) */
+#include "pmix/node.c"             /* NOLINT(bugprone-suspicious-include) */
+
+#include "guests.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    enum { LOCAL = 3, GUESTS = 4 };
-    const uint32_t local[LOCAL] = {0, 1, 5};
+    enum { LOCAL = 3, GUESTS = 4, HELLO = 0x40, SHARE = 0x7f, CLOSE = 0x7e };
+    static const uint32_t local[LOCAL] = {0, 1, 5};
+    static struct hly_place room[LOCAL + 1 + sizeof(struct hly_worlds) / sizeof(struct hly_place)];
     const struct hly_boot_log log = {NULL, NULL};
     struct fuzz f = {data, bytes};
-    struct hly_node_guest guests[GUESTS];
-    struct hly_node_seat seats[LOCAL] = {{HLY_SEAT_LISTED, 1, {0}}};
-    struct hly_node node = {
-        .log = &log, .nlocal = LOCAL, .local = local, .host = "host", .library = "1"};
+    struct hly_boot_guest guests[GUESTS];
+    struct hly_boot_hello hellos[LOCAL] = {{0}};
+    int order[LOCAL];
+    struct hly_node node = {.log = &log,
+                            .nspace = "fuzz",
+                            .nlocal = LOCAL,
+                            .local = local,
+                            .half_ns = UINT64_MAX / 4,
+                            .end_ns = UINT64_MAX / 2};
     hly_node_init(&node);
     node.role = HLY_ROLE_FIRST;
-    node.guests = guests;
-    node.nguests = GUESTS;
-    node.seats = seats;
+    node.self = (struct hly_boot_hello){.host = "host", .address.family = AF_INET};
+    node.hellos = hellos;
+    node.order = order;
+    node.worlds = (struct hly_worlds *)(void *)room;
+    node.reception = (struct hly_boot_reception){.log = &log,
+                                                 .key = &node.key,
+                                                 .holder = "first",
+                                                 .refusal = "no",
+                                                 .listen_fd = -1,
+                                                 .epoll_fd = FUZZ_FD,
+                                                 .nslots = GUESTS,
+                                                 .guests = guests,
+                                                 .arg = &node,
+                                                 .heard = hear_rank,
+                                                 .left = lose_rank,
+                                                 .said = is_said,
+                                                 .full = run_out};
     for (int i = 0; i < GUESTS; i++)
         guests[i].fd = -1;
+    begin(&node);
     fuzz_net_feed(&f);
     while (f.left) {
         const uint8_t what = fuzz_byte(&f);
-        struct hly_node_guest *g = &guests[what % GUESTS];
+        struct hly_boot_guest *g = &guests[what % GUESTS];
         if (g->fd < 0)
-            *g = (struct hly_node_guest){FUZZ_FD, -1, 0};
-        node.closed |= what & 0x80;
-        guest_event(&node, g);
-        if (what == 0x7f)
+            come(g);
+        if (what == CLOSE)
+            node.worlds->list_ns = 1;
+        if (what & HELLO && what < CLOSE && !g->got)
+            say_hello(&node.reception, g, &f);
+        else
+            guest_event(&node.reception, g, EPOLLIN);
+        turn(&node, 0);
+        if (what == SHARE && node.worlds->listed && !node.failure[0])
             hly_node_share(&node, -1);
     }
-    FUZZ_WANT(node.nheard < LOCAL);
+    for (int i = 0; i < GUESTS; i++)
+        if (guests[i].fd >= 0)
+            hly_boot_reception_dismiss(&node.reception, &guests[i]);
+    FUZZ_WANT(node.reception.nknown == 0 && hly_worlds_asking(node.worlds) <= LOCAL);
+    hly_absent_finish(&node);
     return 0;
 }

@@ -47,6 +47,11 @@ for case in meet:0 meet:2 pmix:0; do
     ! grep -q "node of its own" err || fail "rank $who is late"
     only $who
 
+    if [ $boot = pmix ]; then # stopped when another one has come, and waits in PMIx's fence
+        HALAY_START_DEADLINE=5 first 2 'sleep 3; [ $PMIX_RANK != 0 ] || { sleep 1.5; kill -STOP $$; } & true'
+        expect 1 "rank 0 is stopped later"
+        told 1 "not all of the 3 ranks .* on $host rank 0 (pid [0-9]*: stopped; in halay_init)\. .*HALAY_START_D"
+    fi
     [ $boot = meet ] || continue # nobody tells PMIx's ranks who has ended
     for how in 'kill -KILL $$' 'exit 3' 'exit 0'; do
         first $who "$how" --keep-going

@@ -623,7 +623,7 @@ static void hung_up(void)
 {
     struct sockaddr_un where = {.sun_family = AF_UNIX};
     struct said said = {0};
-    char bytes[48], variable[128];
+    char bytes[72], variable[128];
     int status;
     snprintf(where.sun_path, sizeof where.sun_path, "%s/fake", folder);
     snprintf(variable, sizeof variable, "unix:%s", where.sun_path);
@@ -670,7 +670,7 @@ static void crowd(void)
     start(1);
     snprintf(where.sun_path, sizeof where.sun_path, "%s/meet", folder);
     for (int i = 0; i < 300; i++) {
-        char bytes[616] = "HLAYDVZ1", greeting[48];
+        char bytes[616] = "HLAYDVZ1", greeting[72];
         const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
         MUST(!connect(fd, (struct sockaddr *)&where, sizeof where));
         ops->progress(driver);

@@ -31,6 +31,7 @@ struct rank {
     struct hly_boot_log log;
     int rc;
     double delay, seconds; /* before it begins; that it took */
+    uint64_t half_ns;      /* 0: half of its time */
     bool told;             /* its error is said by another rank */
     char said[4][1024];    /* by level */
 };
@@ -69,8 +70,9 @@ static void prepare(int n, double deadline)
         r->node.nlocal = n;
         r->node.local = local;
         r->node.end_ns = (uint64_t)(deadline * 1e9); /* from when it begins */
-        strcpy(r->node.host, "here");
-        strcpy(r->node.library, "1.2.3");
+        hly_boot_describe("rank", NULL, &r->node.self);
+        strcpy(r->node.self.host, "here");
+        strcpy(r->node.self.library, "1.2.3");
         hly_node_init(&r->node);
     }
     stranger = ranks[n > 1].node;
@@ -81,11 +83,12 @@ static void begin(struct rank *r)
     struct hly_node *node = &r->node;
     nap(r->delay);
     if (!node->begin_ns)
-        node->begin_ns = hly_node_now_ns();
-    node->half_ns = node->begin_ns + node->end_ns / 2;
+        node->begin_ns = hly_boot_now_ns();
+    node->half_ns = node->begin_ns + (r->half_ns ? r->half_ns : node->end_ns / 2);
     node->end_ns += node->begin_ns;
+    node->self.pid = (uint32_t)getpid();
     r->rc = hly_node_meet(node);
-    r->seconds = (double)(hly_node_now_ns() - node->begin_ns) / 1e9;
+    r->seconds = (double)(hly_boot_now_ns() - node->begin_ns) / 1e9;
 }
 
 static void *live(void *arg)
@@ -128,14 +131,14 @@ static void check_met(int n)
         struct hly_node *node = &ranks[i].node;
         if (ranks[i].rc)
             fprintf(stderr, "rank %u: %s\n", node->rank, ranks[i].said[0]);
-        MUST(ranks[i].rc == HALAY_OK && node->listen_fd >= 0 && node->address.port);
-        MUST(first->seats[i].state == HLY_SEAT_LISTED &&
-             first->seats[i].port == node->address.port);
-        MUST(hly_address_same_ip(&node->address, &first->address));
+        MUST(ranks[i].rc == HALAY_OK && node->listen_fd >= 0 && node->self.address.port);
+        MUST(hly_node_lists(first, i) && first->hellos[i].address.port == node->self.address.port);
+        MUST(hly_address_same_ip(&node->self.address, &first->self.address));
         MUST(i == 0 || node->role == HLY_ROLE_MEMBER);
         MUST(!ranks[i].said[0][0]);
-        /* Where one comes late, who is waited for. */
-        MUST(!ranks[i].said[1][0] || !strncmp(ranks[i].said[1], "halay_init has waited", 21));
+        /* Where one comes late, who is waited for; who proves nothing. */
+        MUST(!ranks[i].said[1][0] || !strncmp(ranks[i].said[1], "halay_init has waited", 21) ||
+             strstr(ranks[i].said[1], "was refused: its HALAY_SECRET"));
     }
     for (int i = 0; i < n; i++)
         MUST(hly_node_step(&ranks[i].node) == HALAY_OK);
@@ -183,29 +186,38 @@ static int visit(void)
     return -1;
 }
 
+/* Says hello as a rank over a connection to the first one, which greets. */
+static void say_hello(int fd, struct hly_boot_hello it, bool proves)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    struct hly_boot_greeting greeting;
+    const struct hly_boot_key *key = &ranks[0].node.key;
+    MUST(poll(&p, 1, 5000) == 1 && recv(fd, &greeting, sizeof greeting, 0) == sizeof greeting);
+    memcpy(it.key, key->job, sizeof it.key);
+    it.left_ns = 20000000000;
+    hly_boot_hello_mac(key, &greeting, &it, it.mac);
+    it.mac[0] ^= !proves;
+    MUST(send(fd, &it, sizeof it, MSG_NOSIGNAL) == sizeof it);
+}
+
 /* They call at the first rank's door: one is silent, one talks, one lies, many come and go. */
 static void callers(void)
 {
     enum { N = 4, MANY = 100 };
-    struct hly_node_word lie;
     char talk[2000] = "220 mail.example.org ready";
     int fds[MANY];
     prepare(N, 20);
     start(&ranks[0]);
-    hly_node_word_init(&stranger, HLY_NODE_HELLO, &lie);
     for (int i = 0; i < MANY; i++) {
         MUST((fds[i] = visit()) >= 0);
         if (i % 5 == 1)
             (void)!send(fds[i], talk, sizeof talk - (size_t)i, MSG_NOSIGNAL);
-        lie.rank = i % 2 ? FIRST : 77; /* the first one's seat; a rank that is not here */
+        stranger.self.rank = i % 2 ? FIRST : 77; /* the first one's; a rank that is not here */
         if (i % 5 == 2)
-            hly_node_send(fds[i], &lie, fds[0]);
-        if (i % 5 == 3) {
-            lie.type = HLY_NODE_TABLE;
-            lie.rank = local[1];
-            hly_node_send(fds[i], &lie, -1);
-            lie.type = HLY_NODE_HELLO;
-        }
+            say_hello(fds[i], stranger.self, true);
+        stranger.self.rank = local[1];
+        if (i % 5 == 3)
+            say_hello(fds[i], stranger.self, false);
         if (i % 5 == 4)
             (void)!send(fds[i], "", 0, MSG_NOSIGNAL);
     }
@@ -234,7 +246,7 @@ static void squatters(void)
     }
     for (int i = 0; i < N; i++)
         start(&ranks[i]);
-    for (int i = 0; i < 200 && hly_node_now_ns(); i++) { /* 2 s */
+    for (int i = 0; i < 200 && hly_boot_now_ns(); i++) { /* 2 s */
         int fd = accept(held[1], NULL, NULL);
         if (fd >= 0) {
             (void)!send(fd, "hello?", 6, MSG_NOSIGNAL);
@@ -275,10 +287,9 @@ static bool other_user(void)
             int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
             name.sun_path[bytes - sizeof(sa_family_t) - 1] = '1';
             if (!connect(fd, (struct sockaddr *)&name, bytes)) {
-                struct hly_node_word word;
-                hly_node_word_init(&stranger, HLY_NODE_HELLO, &word);
-                hly_node_send(fd, &word, -1); /* it says that it is a rank */
-                _exit(recv(fd, &word, sizeof word, 0) > 0 ? 2 : 0);
+                struct hly_boot_hello it = stranger.self; /* it says that it is a rank */
+                (void)!send(fd, &it, sizeof it, MSG_NOSIGNAL);
+                _exit(recv(fd, &it, sizeof it, 0) > 0 ? 2 : 0);
             }
             close(fd);
             nap(0.002);
@@ -315,7 +326,7 @@ static void versions(void)
 {
     enum { N = 5 };
     prepare(N, 20);
-    strcpy(ranks[2].node.library, "9.8.7");
+    strcpy(ranks[2].node.self.library, "9.8.7");
     ranks[4].delay = 0.5; /* comes when the others have found it out */
     meet(0, N);
     for (int i = 0; i < N; i++) {
@@ -324,22 +335,47 @@ static void versions(void)
         MUST(strstr(ranks[i].said[0], "9.8.7") && strstr(ranks[i].said[0], "1.2.3"));
     }
     leave(N);
-    /* Another version of what is said, of another length. */
+    /* Another version of what is said. */
     prepare(2, 4);
     start(&ranks[0]);
     int fd = visit();
-    struct hly_node_word word;
-    hly_node_word_init(&stranger, HLY_NODE_HELLO, &word);
-    word.version++;
-    strcpy(word.library, "9.8.7");
-    MUST(fd >= 0 && send(fd, &word, sizeof word - 100, 0) > 0);
+    MUST(fd >= 0);
+    stranger.self.version++;
+    say_hello(fd, stranger.self, true);
     MUST(!pthread_join(ranks[0].thread, NULL) && ranks[0].rc == HALAY_EBOOT);
-    MUST(strstr(ranks[0].said[0], "9.8.7") && strstr(ranks[0].said[0], "1.2.3"));
+    MUST(strstr(ranks[0].said[0], "another version") && strstr(ranks[0].said[0], "1.2.3"));
     close(fd);
     leave(2);
 }
 
+/* A rank is started twice, where no claim can tell: both are named to all. */
+static void twins(void)
+{
+    enum { N = 4 };
+    const struct hly_worlds *worlds;
+    prepare(N, 20);
+    ranks[2].node.rank = local[1];
+    start(&ranks[0]);
+    start(&ranks[1]);
+    MUST(!pthread_join(ranks[1].thread, NULL) && ranks[1].node.role == HLY_ROLE_MEMBER);
+    meet(2, 3);
+    MUST(!pthread_join(ranks[0].thread, NULL));
+    worlds = ranks[0].node.worlds;
+    MUST(worlds->closed && !worlds->listed);
+    for (int i = 0; i < 3; i++) {
+        MUST((ranks[i].rc ? ranks[i].rc : await_error(&ranks[i].node)) == HALAY_EBOOT);
+        MUST(strstr(ranks[i].said[0], "two processes are the same rank: rank 5 (pid"));
+        MUST(ranks[i].told == (i > 0) && ranks[i].seconds < 5);
+    }
+    leave(N);
+}
+
 /* ---------------------------------------------------------------- too late, too early */
+
+static bool is_in(const struct hly_node *first, int i, enum hly_place_state state)
+{
+    return first->worlds->place[i].state == state;
+}
 
 static void times(void)
 {
@@ -351,16 +387,16 @@ static void times(void)
     MUST(ranks[0].rc == 0 && ranks[0].seconds >= 1 && ranks[0].seconds < 5);
     MUST(ranks[1].rc == 0 && ranks[1].seconds < ranks[0].seconds &&
          ranks[1].node.role == HLY_ROLE_MEMBER);
-    MUST(first->seats[2].state == HLY_SEAT_LISTED && first->seats[3].state == HLY_SEAT_EMPTY);
+    MUST(hly_node_lists(first, 2) && is_in(first, 3, HLY_PLACE_STARTED));
     ranks[3].node.end_ns = 20000000000;
     start(&ranks[3]);
-    for (int i = 0; i < 1000 && first->seats[3].state == HLY_SEAT_EMPTY; i++) {
+    for (int i = 0; i < 1000 && is_in(first, 3, HLY_PLACE_STARTED); i++) {
         MUST(hly_node_step(first) == HALAY_OK);
         nap(0.01);
     }
     MUST(!pthread_join(ranks[3].thread, NULL));
     MUST(ranks[3].rc == 0 && ranks[3].node.role == HLY_ROLE_ALONE && ranks[3].seconds < 5);
-    MUST(first->seats[3].state == HLY_SEAT_ALONE && ranks[3].node.address.port);
+    MUST(is_in(first, 3, HLY_PLACE_ENDED) && ranks[3].node.self.address.port);
     MUST(strstr(ranks[3].said[1], "a node of its own") && strstr(ranks[3].said[1], "half"));
     leave(4);
 
@@ -381,8 +417,7 @@ static void times(void)
         nap(0.01);
     }
     MUST(!pthread_join(ranks[0].thread, NULL) && ranks[0].rc == 0 && ranks[0].seconds < 5);
-    MUST(ranks[0].node.seats[1].state == HLY_SEAT_ALONE &&
-         ranks[0].node.seats[2].state == HLY_SEAT_ALONE);
+    MUST(is_in(&ranks[0].node, 1, HLY_PLACE_ENDED) && is_in(&ranks[0].node, 2, HLY_PLACE_ENDED));
     leave(3);
 }
 
@@ -391,8 +426,8 @@ static void race(void)
 {
     int listed = 0, alone = 0;
     for (int i = 0; i < 300; i++) {
-        prepare(2, 1);
-        ranks[0].node.end_ns = 40000000;                                  /* its half: 20 ms */
+        prepare(2, 20);
+        ranks[0].half_ns = 20000000;
         ranks[1].node.end_ns = 2000000 + (uint64_t)(i * 7 % 50) * 100000; /* 1 to 3.5 ms */
         ranks[1].delay = i % 3 ? (double)(i * 13 % 40) * 5e-5 : 0.019;
         start(&ranks[0]);
@@ -403,10 +438,10 @@ static void race(void)
                   ranks[k].seconds, ranks[k].said[0], ranks[k].said[1]);
         for (int k = 0; k < 20; k++) /* the late one's word */
             MUST(hly_node_step(&ranks[0].node) == HALAY_OK);
-        bool has_seat = ranks[0].node.seats[1].state == HLY_SEAT_LISTED;
+        bool has_seat = hly_node_lists(&ranks[0].node, 1);
         bool member = ranks[1].node.role == HLY_ROLE_MEMBER;
         MUST(has_seat == member);
-        MUST(!has_seat || ranks[0].node.seats[1].port == ranks[1].node.address.port);
+        MUST(!has_seat || ranks[0].node.hellos[1].address.port == ranks[1].node.self.address.port);
         listed += has_seat;
         alone += !has_seat;
         leave(2);
@@ -416,40 +451,63 @@ static void race(void)
 
 /* The last moment of all: between the decision to give up and the shutdown that makes it true. */
 static _Atomic int last_fd = -1, last_sent;
-static struct hly_node_word last_word;
+static struct hly_boot_answer last_answer;
+static bool send_last(int to)
+{
+    return send(to, &last_answer, sizeof last_answer, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+}
+
 int __real_shutdown(int fd, int how);
 int __wrap_shutdown(int fd, int how);
 int __wrap_shutdown(int fd, int how)
 {
     int to = last_fd;
     if (to >= 0) {
-        MUST(hly_node_send(to, &last_word, -1));
+        MUST(send_last(to));
         last_sent = 1;
     }
     int rc = __real_shutdown(fd, how);
-    MUST(to < 0 || !hly_node_send(to, &last_word, -1)); /* and no later */
+    MUST(to < 0 || !send_last(to)); /* and no later */
     return rc;
+}
+
+/* The answer that puts a rank on the list. */
+static void prove_last(const struct hly_boot_key *key, const struct hly_boot_greeting *greeting,
+                       const struct hly_boot_hello *it)
+{
+    struct hly_sha sha;
+    uint8_t digest[32];
+    last_answer = (struct hly_boot_answer){
+        .magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION, .joined = HLY_BOOT_LISTED};
+    hly_sha_init(&sha);
+    hly_sha_end(&sha, digest);
+    hly_boot_answer_mac(key, greeting, it, &last_answer, digest, last_answer.mac);
 }
 
 /* The first rank as it is played here: greets, hears, and lists at a moment. Its connection. */
 static int play_first(int at, uint64_t moment, bool by_hook)
 {
-    struct hly_node_word word;
+    struct hly_boot_hello it;
+    struct hly_boot_greeting greeting = {.magic = HLY_BOOT_MAGIC,
+                                         .version = HLY_BOOT_VERSION,
+                                         .address = {.family = AF_INET, .ip = {127, 0, 0, 1}}};
     struct pollfd p = {.fd = at, .events = POLLIN};
-    if (poll(&p, 1, 100) != 1) /* it had no time to come */
+    if (poll(&p, 1, by_hook || moment ? 100 : 10000) != 1) /* it had no time to come */
         return -1;
     int fd = accept(at, NULL, NULL);
     MUST(fd >= 0);
-    hly_node_word_init(&stranger, HLY_NODE_GREETING, &word);
-    if (!hly_node_send(fd, &word, -1) || recv(fd, &word, sizeof word, 0) != (ssize_t)sizeof word)
+    memcpy(greeting.key, ranks[1].node.key.job, sizeof greeting.key);
+    if (send(fd, &greeting, sizeof greeting, MSG_NOSIGNAL) <= 0 ||
+        recv(fd, &it, sizeof it, 0) != (ssize_t)sizeof it)
         return fd;
+    prove_last(&ranks[1].node.key, &greeting, &it);
     if (by_hook) {
         last_fd = fd;
         return fd;
     }
-    while (hly_node_now_ns() < moment)
+    while (hly_boot_now_ns() < moment)
         continue;
-    last_sent = hly_node_send(fd, &last_word, -1);
+    last_sent = send_last(fd);
     return fd;
 }
 
@@ -462,14 +520,11 @@ static void last_moment(void)
         struct sockaddr_un name;
         socklen_t bytes;
         prepare(2, 0.01); /* half: 5 ms */
-        stranger.rank = local[0];
-        stranger.address = (halay_address_t){.family = AF_INET, .ip = {127, 0, 0, 1}};
-        hly_node_word_init(&stranger, HLY_NODE_LISTED, &last_word);
         int at = door(0, &name, &bytes);
         MUST(!bind(at, (struct sockaddr *)&name, bytes) && !listen(at, 4));
         last_fd = -1;
         last_sent = 0;
-        uint64_t begin_ns = hly_node_now_ns();
+        uint64_t begin_ns = hly_boot_now_ns();
         node->begin_ns = begin_ns;
         start(&ranks[1]);
         int fd = play_first(at, begin_ns + 5000000 + (uint64_t)(i % 60) * 25000, i % 10 == 0);
@@ -491,6 +546,33 @@ static void last_moment(void)
     last_fd = -1;
     printf("%d listed (%d of them after they gave up), %d alone\n", listed, deaf, alone);
     MUST(alone && deaf);
+}
+
+/* A first rank that hangs up has taken this one for a stranger: it calls again. */
+static void hangs_up(void)
+{
+    struct sockaddr_un name;
+    socklen_t bytes;
+    struct hly_boot_greeting greeting = {.magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION};
+    prepare(2, 20);
+    const int at = door(0, &name, &bytes);
+    MUST(!bind(at, (struct sockaddr *)&name, bytes) && !listen(at, 4));
+    start(&ranks[1]);
+    for (int i = 0; i < 3; i++) {
+        struct pollfd p = {.fd = at, .events = POLLIN};
+        MUST(poll(&p, 1, 10000) == 1);
+        const int fd = accept(at, NULL, NULL);
+        memcpy(greeting.key, ranks[1].node.key.job, sizeof greeting.key);
+        MUST(fd >= 0 && send(fd, &greeting, sizeof greeting, MSG_NOSIGNAL) > 0);
+        close(fd);
+    }
+    last_fd = -1;
+    const int fd = play_first(at, 0, false);
+    MUST(fd >= 0 && !pthread_join(ranks[1].thread, NULL));
+    MUST(ranks[1].rc == HALAY_OK && ranks[1].node.role == HLY_ROLE_MEMBER);
+    close(fd);
+    close(at);
+    leave(2);
 }
 
 /* ---------------------------------------------------------------- deaths */
@@ -526,6 +608,21 @@ static void deaths(void)
     MUST(ranks[1].rc == HALAY_OK && !kill(pid, SIGKILL) && waitpid(pid, NULL, 0) == pid);
     MUST(hly_node_take(&ranks[1].node, &fd) == HALAY_OK && fd == -1 && !ranks[1].said[0][0]);
     leave(2);
+    /* It is stopped then: the member does not wait for its deadline. */
+    prepare(2, 60);
+    pid = fork();
+    if (pid == 0) {
+        begin(&ranks[0]);
+        nap(60);
+        _exit(0);
+    }
+    meet(1, 2);
+    MUST(ranks[1].rc == HALAY_OK && !kill(pid, SIGSTOP));
+    const uint64_t begin_ns = hly_boot_now_ns();
+    MUST(hly_node_take(&ranks[1].node, &fd) == HALAY_OK && fd == -1);
+    MUST(hly_boot_now_ns() - begin_ns < 30000000000);
+    MUST(!kill(pid, SIGKILL) && waitpid(pid, NULL, 0) == pid);
+    leave(2);
     /* A member that was listed: the others are told by the first one. */
     prepare(3, 20);
     pid = fork();
@@ -540,8 +637,9 @@ static void deaths(void)
     MUST(!kill(pid, SIGKILL) && waitpid(pid, NULL, 0) == pid);
     MUST(await_error(&ranks[0].node) == HALAY_EBOOT);
     MUST(await_error(&ranks[2].node) == HALAY_EBOOT);
-    MUST(strstr(ranks[0].said[0], "rank 5 of this node (here) has left"));
-    MUST(strstr(ranks[2].said[0], "says: rank 5 of this node"));
+    snprintf(pid_text, sizeof pid_text, "rank 5 (pid %d on here)", (int)pid);
+    MUST(strstr(ranks[0].said[0], pid_text) && strstr(ranks[0].said[0], "has left"));
+    MUST(strstr(ranks[2].said[0], ranks[0].said[0]));
     MUST(!ranks[0].told && ranks[2].told);
     leave(3);
 }
@@ -557,9 +655,11 @@ int main(void)
     if (!other_user())
         printf("not root: another user's part is left out\n");
     versions();
+    twins();
     times();
     race();
     last_moment();
+    hangs_up();
     deaths();
     return 0;
 }

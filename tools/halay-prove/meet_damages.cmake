@@ -60,7 +60,7 @@ meet_damage("a member that has hung up is forgotten" "answered(w, place, place->
   "answered(w, place, false ? HLY_PLACE_IN :")
 meet_damage("who has hung up still asks" "    if (place->state != HLY_PLACE_ASKING)
         return;" "    return;")
-meet_damage("no deadline" "    const bool over = w->decide_ns && now >= w->decide_ns;
+meet_damage("no deadline" "    const bool over = waits && now >= w->decide_ns;
     if (look" "    const bool over = false;
     if (look")
 meet_damage("no deadline for newcomers" "w->expire_ns && now >= w->expire_ns &&" "false &&")
@@ -75,7 +75,9 @@ meet_damage("a failure is not told" "    if (w->failed >= 0)" "    if (false)")
 meet_damage("who is left out lives on" "const bool left_out = place->state" "const bool left_out = false && place->state")
 meet_damage("who is called lost is reported again and again" "        place->reported = true;" "        ;")
 meet_damage("too few are a world" "return n >= (" "return n >= 1 || n >= (")
-meet_damage("nobody is waited for" "if (!are_enough(w) || !is_complete(w))" "if (!are_enough(w))")
+meet_damage("nobody is waited for" "!are_enough(w) || !is_complete(w))
+        return false;" "!are_enough(w))
+        return false;")
 meet_damage("the first world does not wait" "|| !w->epoch;
     return place" ";
     return place")
@@ -92,11 +94,21 @@ meet_damage("nobody goes on without the late" "if (hly_worlds_is_awaited(w, p) &
 meet_damage("nobody goes on without the stopped" "(useless || (over && enough))" "(over && enough)")
 meet_damage("newcomers wait for the stopped" "const bool wait = w->decide_ns || are_stopped(w)"
   "const bool wait = w->decide_ns")
-meet_damage("a meeting that was held is held again" "if (w->once && (w->epoch || w->closed))" "if (w->once && w->closed)")
+meet_damage("a meeting that was held is held again" "(w->epoch || w->closed || late)" "(w->closed || late)")
 meet_damage("a meeting that has failed goes on" "w->closed = w->once;" ";")
 meet_damage("one that leaves the only meeting is waited for" "if (w->once && !w->broken) {" "if (false) {")
 meet_damage("two of a rank are one" "const bool alike = !w->once && " "const bool alike = ")
 meet_damage("a second process of a rank is told alone" "w->broken = w->once ? HLY_CAUSE_TWIN : w->broken;" ";")
+meet_damage("the list is closed without those that are seen" "place->lost = place->stopped;" "place->lost = true;")
+meet_damage("the list waits for those that are not seen" "place->lost = place->stopped;" "place->lost = false;")
+meet_damage("the list is closed before half of the time" "w->look_ns > w->list_ns ? w->look_ns : w->list_ns;" "w->look_ns;")
+meet_damage("one that is late is on the list" "const bool late = w->listed &&" "const bool late = false &&")
+meet_damage("one that is late is still awaited" "if (late && !w->closed)" "if (false)")
+meet_damage("one that is alone is awaited" "        if (w->list_ns)
+            move(w, place, HLY_PLACE_ENDED);" "        ;")
+meet_damage("one that is not on the list is never missed" "w->place[p].lost = false;" ";")
+meet_damage("a closed list has no deadline" "!(w->listed && is_complete(w));" "!w->listed;")
+meet_damage("a list is closed again and again" "w->listed || !are_enough(w)" "!are_enough(w)")
 meet_damage("a good end is not noticed" "place->member && well && !w->done" "false")
 
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/meets.c @ONLY CONTENT

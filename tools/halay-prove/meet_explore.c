@@ -55,6 +55,8 @@ static const char *meaning(uint8_t what)
         return "has failed before it could ask, and lives";
     case HLY_FOLLOWED:
         return "is followed by the next program of its script";
+    case HLY_ALL_MET:
+        return "has its table, as all others";
     case HLY_AGENT_LOST:
         return "and the others of the last agent are lost with it";
     default:
@@ -123,6 +125,14 @@ static const struct meet_story {
      "who is called lost is waited for",
      "a0 a1 a2 a3 L0 a0 a1 e2 e3",
      {.places = 4, .least = 2, .again = 2, .agents = 1}},
+    {"the list does not wait for one that is not seen beyond half of the time (0083)",
+     "the list waits for those that are not seen",
+     "a1 t0 t0 t0 t0",
+     {.places = 3, .once = 1, .least = 1, .list = 1, .again = 1, .hidden = 4, .tenths = 30}},
+    {"one that is seen to come late is waited for (0083)",
+     "the list is closed without those that are seen",
+     "a1 t0 t0 a2 F0",
+     {.places = 3, .once = 1, .least = 1, .list = 1, .again = 1, .tenths = 30}},
 };
 
 static const char *tell_story(const struct meet_story *story, const hly_worlds_ops_t *ops)
@@ -203,6 +213,34 @@ static const struct meet_bounds {
      false},
     {"once 4: 2 die, 1 hangs up",
      {.places = 4, .once = 1, .again = 2, .deaths = 2, .hangs = 1},
+     false},
+    {"list 3: 1 dies, 1 hangs up, 1 twin",
+     {.places = 3,
+      .once = 1,
+      .least = 1,
+      .list = 1,
+      .again = 1,
+      .deaths = 1,
+      .hangs = 1,
+      .twins = 1,
+      .tenths = 30},
+     false},
+    {"list 3: 1 is not seen, 1 dies",
+     {.places = 3, .once = 1, .least = 1, .list = 1, .again = 1, .deaths = 1, .hidden = 4},
+     false},
+    {"list 4: 1 is not seen, 2 die, 1 hangs up",
+     {.places = 4,
+      .once = 1,
+      .least = 1,
+      .list = 1,
+      .again = 1,
+      .deaths = 2,
+      .hangs = 1,
+      .hidden = 2,
+      .tenths = 30},
+     false},
+    {"list 4: 3 are not seen, 1 dies",
+     {.places = 4, .once = 1, .least = 1, .list = 1, .again = 1, .deaths = 1, .hidden = 14},
      false},
     {"always 4: an agent of 2, 1 dies, 1 starts again",
      {.places = 4, .again = 2, .agents = 1, .deaths = 1, .starts = 1},

@@ -73,6 +73,7 @@ void hly_model_init(hly_model_t *m, const hly_worlds_ops_t *ops, const hly_model
         m->process[p] = (hly_process_t){.state = HLY_RUNS, .number = 1};
     }
     worlds(m)->once = limits->once;
+    worlds(m)->list_ns = limits->list ? m->now + time_of(m) / 2 : 0;
     if (limits->once)
         hello(m, 0, 0, false);
 }
@@ -117,6 +118,7 @@ uint64_t hly_model_hash(const void *world)
     hash = hly_seen_mix(hash, since(m, w->decide_ns));
     hash = hly_seen_mix(hash, since(m, w->expire_ns));
     hash = hly_seen_mix(hash, since(m, w->look_ns));
+    hash = hly_seen_mix(hash, m->listed ? 1 : since(m, w->list_ns));
     hash = hly_seen_mix(hash, w->decide_ns ? since(m, w->notices.since_ns) ^ w->notices.given : 0);
     for (uint32_t i = 0; i < sizeof m->limits; i++)
         hash = hly_seen_mix(hash, ((const uint8_t *)&m->limits)[i]);
@@ -160,13 +162,14 @@ static void add_its_own(const hly_model_t *m, int p, hly_happens_t events[], uin
 {
     const hly_process_t *it = &m->process[p];
     const hly_model_limits_t *l = &m->limits;
-    const bool idle = it->state != HLY_ASKS_NOW && !it->failed && !it->stopped;
+    const bool idle = it->state != HLY_ASKS_NOW && !it->failed && !it->stopped &&
+                      !(l->list && it->state != HLY_RUNS);
     if (idle && it->asked < l->again) {
         add(events, n, HLY_ASKS_ALL, p, it->state == HLY_RUNS && it->asked == 0);
         if (l->wrong && suspect_of(m, p))
             add(events, n, HLY_ASKS_ONE, p, false);
     }
-    if (idle && it->state == HLY_IS_IN && !it->leaves && l->least)
+    if (idle && !it->leaves && (l->list || (it->state == HLY_IS_IN && l->least)))
         add(events, n, HLY_SAYS_LEAVES, p, false);
     if (idle && it->state == HLY_IS_IN)
         add(events, n, HLY_ENDS_WELL, p, it->leaves);
@@ -182,6 +185,16 @@ static void add_its_own(const hly_model_t *m, int p, hly_happens_t events[], uin
         add(events, n, HLY_CONTINUES, p, false);
     if (l->fails && it->state == HLY_RUNS && !it->failed)
         add(events, n, HLY_INIT_FAILS, p, false);
+}
+
+/* A list of ranks that is closed, and nobody is still to say that it is not on it. */
+static bool may_all_meet(const hly_model_t *m)
+{
+    const struct hly_worlds *w = worlds_of(m);
+    for (int p = 0; p < w->nplaces; p++)
+        if (w->place[p].state == HLY_PLACE_STARTED)
+            return false;
+    return m->listed && !m->limits.over;
 }
 
 void hly_model_copy(void *copy, const void *world)
@@ -208,6 +221,8 @@ uint32_t hly_model_events(const void *world, hly_happens_t events[])
     }
     if (m->limits.agents)
         add(events, &n, HLY_AGENT_LOST, 0, false);
+    if (may_all_meet(m))
+        add(events, &n, HLY_ALL_MET, 0, true);
     if (m->ops->due(worlds_of(m)) != UINT64_MAX)
         add(events, &n, HLY_TIME, 0, true);
     return n;
@@ -272,6 +287,34 @@ static void check_left_out(hly_model_t *m)
     }
 }
 
+/* It has not said anything yet, and does so, as far as its holder can see. */
+static bool is_coming(const hly_model_t *m, int p)
+{
+    return m->process[p].state == HLY_RUNS && lives(&m->process[p]) && !(m->limits.hidden >> p & 1);
+}
+
+static bool is_lacking(const hly_model_t *m, int p)
+{
+    return m->listed ? m->process[p].state == HLY_RUNS : is_coming(m, p);
+}
+
+/* The list is closed. */
+static void check_list(hly_model_t *m)
+{
+    const struct hly_worlds *w = worlds_of(m);
+    if (m->listed || !m->limits.list)
+        complain(m, "a list is closed twice, or where there is none");
+    m->listed = true;
+    if (w->n != (int)asking(m))
+        complain(m, "the list has not all that ask");
+    for (int p = 0; p < m->limits.places; p++) {
+        if (is_coming(m, p))
+            complain(m, "the list is closed without one that is about to come");
+        if (m->process[p].state == HLY_RUNS && m->now < w->list_ns && !is_over(m))
+            complain(m, "the list is closed too early");
+    }
+}
+
 static void check_table(hly_model_t *m)
 {
     const struct hly_worlds *w = worlds_of(m);
@@ -298,7 +341,8 @@ static void check_table(hly_model_t *m)
             last = member ? it->rank : last;
         }
     }
-    check_left_out(m);
+    if (!m->limits.list)
+        check_left_out(m);
 }
 
 static void check_time(hly_model_t *m, int p)
@@ -354,7 +398,8 @@ static bool is_waited_for(const hly_model_t *m, int p)
 {
     const struct hly_place *at = &worlds_of(m)->place[p];
     const hly_process_t *it = &m->process[p];
-    if (it->state == HLY_NOBODY || it->connected || at->lost)
+    if (it->state == HLY_NOBODY || it->connected || at->lost ||
+        (m->limits.list && it->state == HLY_REFUSED))
         return false;
     if (!m->limits.least || !worlds_of(m)->epoch)
         return true;
@@ -385,7 +430,9 @@ static bool has_failure(const hly_model_t *m)
 static void check_cause(hly_model_t *m, const struct hly_worlds_action *a)
 {
     const hly_process_t *it = a->place >= 0 ? &m->process[a->place] : NULL;
-    bool right = false;
+    bool right = false, lacks = !m->limits.list;
+    for (int p = 0; p < m->limits.places; p++)
+        lacks |= is_lacking(m, p);
     switch (a->cause) {
     case HLY_CAUSE_BROKEN:
         right = m->limits.odd;
@@ -403,7 +450,8 @@ static void check_cause(hly_model_t *m, const struct hly_worlds_action *a)
         right = it && it->failed;
         break;
     case HLY_CAUSE_MISSING:
-        right = is_over(m) && !(m->limits.least && asking(m) >= enough(m)) && !has_failure(m);
+        right = is_over(m) && lacks && !has_failure(m) &&
+                (m->limits.list || !(m->limits.least && asking(m) >= enough(m)));
         break;
     case HLY_CAUSE_OVER:
         right = m->done;
@@ -431,7 +479,7 @@ static void look(hly_model_t *m)
         if (!hly_worlds_is_absent(w, p))
             continue;
         if (m->limits.least)
-            m->ops->seen(w, p, it->stopped && lives(it));
+            m->ops->seen(w, p, m->limits.list ? !is_coming(m, p) : it->stopped && lives(it));
         else if (it->failed && lives(it) && !w->place[p].told && hly_worlds_is_awaited(w, p))
             m->ops->failed(w, p);
     }
@@ -466,6 +514,11 @@ static void act(hly_model_t *m)
             if (!m->quiet)
                 printf(" -> a table of %d", worlds(m)->n);
             join(m);
+            break;
+        case HLY_WORLDS_LIST:
+            if (!m->quiet)
+                printf(" -> a list of %d", worlds(m)->n);
+            check_list(m);
             break;
         case HLY_WORLDS_LOOK:
             look(m);
@@ -508,12 +561,18 @@ static void hello(hly_model_t *m, int p, uint32_t lost, bool leaves)
     const struct hly_worlds_hello h = {id, it->epoch, time_of(m), runs, leaves};
     const enum hly_hello was = m->ops->hello(worlds(m), p, &h, m->now);
     it->asked += !leaves;
-    m->twin |= m->limits.once && taken_before; /* it has hung up, and that is not seen yet */
-    if (leaves) {
+    m->twin |= m->limits.once && taken_before;      /* it has hung up, and that is not seen yet */
+    if (m->limits.list && was != HLY_HELLO_TAKEN) { /* it is alone, or there is no job */
+        it->state = HLY_REFUSED;
+        if (was != (m->listed || m->limits.over ? HLY_HELLO_LATE : HLY_HELLO_MAY_GO) && !m->twin)
+            complain(m, "a process is alone for a cause that is not there");
+    } else if (leaves) {
         it->leaves = true;
         if (was != HLY_HELLO_MAY_GO)
             complain(m, "a process that leaves is not heard");
     } else if (was == HLY_HELLO_TAKEN) {
+        if (m->listed)
+            complain(m, "a process comes to a list that is closed");
         it->state = HLY_ASKS_NOW;
         it->connected = true;
         it->end_ns = m->now + time_of(m);
@@ -563,11 +622,17 @@ static void pass_time(hly_model_t *m)
     m->now = due;
 }
 
+static void lose_agent(hly_model_t *m)
+{
+    m->limits.agents--;
+    for (int p = m->limits.places - 2; p < m->limits.places; p++)
+        m->process[p].dead |= m->process[p].state != HLY_NOBODY;
+}
+
 static void happen(hly_model_t *m, const hly_happens_t *e)
 {
     hly_process_t *it = &m->process[e->a];
     hly_model_limits_t *l = &m->limits;
-    const int first = l->places - 2;
     switch (e->what) {
     case HLY_STARTS:
         l->starts -= it->number > 0;
@@ -615,9 +680,10 @@ static void happen(hly_model_t *m, const hly_happens_t *e)
                               .excused = true};
         break;
     case HLY_AGENT_LOST:
-        l->agents--;
-        for (int p = first; p < l->places; p++)
-            m->process[p].dead |= m->process[p].state != HLY_NOBODY;
+        lose_agent(m);
+        break;
+    case HLY_ALL_MET:
+        join(m);
         break;
     case HLY_TIME:
         pass_time(m);
@@ -647,10 +713,11 @@ static void check_told(hly_model_t *m)
         if (it->connected && m->done && !w->place[p].member && m->limits.least)
             complain(m, "a newcomer waits for a job that ends");
     }
-    if (asking(m) >= enough(m) && !waits)
+    if (asking(m) >= enough(m) && !waits && !m->listed)
         complain(m, "nobody is missing, and there is no table");
     for (int p = 0; p < m->limits.places; p++)
-        ended |= m->limits.once && m->process[p].state == HLY_REFUSED && !m->process[p].connected;
+        ended |= m->limits.once && !m->limits.list && m->process[p].state == HLY_REFUSED &&
+                 !m->process[p].connected;
     if (asking(m) && ((!m->limits.least && ended) || w->broken))
         complain(m, "there can be no table, and those that ask are not told");
 }

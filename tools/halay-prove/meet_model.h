@@ -47,6 +47,7 @@ typedef enum hly_occurrence {
     HLY_INIT_FAILS = 'f',  /* its halay_init fails before it could ask, and it lives */
     HLY_FOLLOWED = 'n',    /* it has died; the next program of the same script runs at its place */
     HLY_AGENT_LOST = 'L',  /* the last two places are lost with their agent */
+    HLY_ALL_MET = 'F',     /* those on the list, and of it all others, have what they wait for */
     HLY_TIME = 't'         /* the time that is due comes */
 } hly_occurrence_t;
 
@@ -59,6 +60,8 @@ typedef struct hly_model_limits {
     uint8_t tenths; /* of a second: its time to ask; 0: 9 of them */
     uint8_t over;   /* that has ended */
     uint8_t odd;    /* the places whose processes run another build */
+    uint8_t list;   /* a list is made, and closed when half of the time is over */
+    uint8_t hidden; /* the places whose processes the holder cannot see */
 } hly_model_limits_t;
 
 enum hly_process_state { HLY_NOBODY, HLY_RUNS, HLY_ASKS_NOW, HLY_IS_IN, HLY_REFUSED };
@@ -77,8 +80,9 @@ typedef struct hly_model {
     const hly_worlds_ops_t *ops;
     hly_model_limits_t limits; /* what of it is left */
     uint64_t now;
-    bool twin; /* a second process has asked in a place */
-    bool done; /* one has ended well */
+    bool twin;   /* a second process has asked in a place */
+    bool done;   /* one has ended well */
+    bool listed; /* the list is closed */
     bool quiet;
     const char *complaint;
     hly_process_t process[HLY_MODEL_PLACES];
