@@ -62,11 +62,6 @@ int hlt_memory_alike(const struct hlt_announcement *a, const struct hlt_announce
                                    hlt_announcement_memory(b) == HLT_MEMORY_ANY));
 }
 
-static int is_integer(halay_type_t type)
-{
-    return type <= HALAY_UINT64;
-}
-
 /* A sum of marks must not wrap, so only so many ranks share one. */
 size_t hlt_fuse_marks(int nranks, halay_type_t type)
 {
@@ -80,19 +75,9 @@ size_t hlt_fuse_marks(int nranks, halay_type_t type)
  */
 static int shows_void(halay_op_t op, halay_type_t type)
 {
-    switch (op) {
-    case HALAY_SUM:
-    case HALAY_PROD:
-    case HALAY_MIN:
-    case HALAY_MAX:
-    case HALAY_LAND:
-    case HALAY_LOR:
-    case HALAY_BAND:
-    case HALAY_BOR:
-        return 1;
-    default:
-        return op == HALAY_AVERAGE && !is_integer(type);
-    }
+    const uint32_t shown = 1u << HALAY_SUM | 1u << HALAY_PROD | 1u << HALAY_MIN | 1u << HALAY_MAX |
+                           1u << HALAY_LAND | 1u << HALAY_LOR | 1u << HALAY_BAND | 1u << HALAY_BOR;
+    return (op < 32 && shown >> op & 1) || (op == HALAY_AVERAGE && type > HALAY_UINT64);
 }
 
 int hlt_fuse_takes(int nranks, const struct hlt_announcement *says, size_t most)

@@ -98,13 +98,13 @@ struct hlt_unlike {
 
 /* What the rounds have carried. */
 struct hlt_rounds {
-    struct hlt_block *blocks; /* one for each rank, of the round in flight */
+    struct hlt_block *blocks;                   /* one for each rank, of the round in flight */
     struct hlt_tensor *said[HLT_ROUND_ENTRIES]; /* this rank's, of the entries of its block */
     struct hlt_map records;
     struct hlt_record *unused;
-    uint64_t sequence;        /* records so far */
-    uint64_t agreed_ns;       /* when something was agreed on last */
-    uint64_t *agreed_groups;  /* a tensor of these was agreed on in this round */
+    uint64_t sequence;         /* records so far */
+    uint64_t agreed_ns;        /* when something was agreed on last */
+    uint64_t *agreed_groups;   /* a tensor of these was agreed on in this round */
     struct hlt_unlike *unlike; /* in this round */
     size_t nagreed_groups, nunlike, groups_room;
     char unlike_text[HLT_TEXT_BYTES];

@@ -391,8 +391,8 @@ int hlt_round_read(struct hlt_core *core)
         rank = r;
         if (block->count > HLT_ROUND_ENTRIES)
             rc = HALAY_EINTERNAL;
-        else if (replayed)
-            hlt_replay_called(core, block->issued);
+        else if (replayed && block->issued > core->replay.called)
+            core->replay.called = block->issued;
         for (uint64_t i = 0; !rc && i < block->count && begun(core) == replayed; i++)
             if (hlt_announcement_kind(&block->entries[i]) < HLT_KIND_WITHDRAW)
                 rc = announced(core, r, &block->entries[i],
@@ -465,7 +465,7 @@ void hlt_round_begin(struct hlt_core *core)
     memset(block, 0, sizeof(*block));
     memset(core->rounds.said, 0, sizeof(core->rounds.said));
     if (begun(core)) {
-        block->issued = hlt_replay_reached(core);
+        block->issued = core->replay.issued + (core->replay.tuning != 0); /* so far it goes */
         core->replay.alarm_ns = core->now_ns; /* any rank's round asks for this one too */
         return;
     }

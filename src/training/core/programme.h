@@ -9,9 +9,9 @@
 #include "tensor.h"
 
 enum {
-    HLT_VOTE_ITEMS = 32, /* tensors that share a vote */
-    HLT_PROGRAMMES = 8,  /* kept */
-    HLT_SERIES = 64,     /* known; tensors of any other have plain names */
+    HLT_VOTE_ITEMS = 32,       /* tensors that share a vote */
+    HLT_PROGRAMMES = 8,        /* kept */
+    HLT_SERIES = 64,           /* known; tensors of any other have plain names */
     HLT_PROGRAMME_SERIES = 16, /* in a programme */
     HLT_PERIOD = 1024,         /* tensors in the longest one */
     HLT_TAPE_ITEMS = 65536
@@ -19,7 +19,6 @@ enum {
 
 struct hlt_core;
 struct hlt_record;
-
 
 /*
  * A tensor's place on the tape or in a programme. Of a series, says.name is hlt_series_name() of

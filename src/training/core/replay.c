@@ -290,21 +290,10 @@ static uint64_t alarm_due_ns(const struct hlt_core *core, uint64_t oldest_ns)
     return oldest_ns ? oldest_ns + core->alarm_after_ns : 0;
 }
 
-uint64_t hlt_replay_reached(const struct hlt_core *core)
-{
-    return core->replay.issued + (core->replay.tuning != 0);
-}
-
 int hlt_replay_alarm(const struct hlt_core *core, uint64_t oldest_ns)
 {
     uint64_t due_ns = alarm_due_ns(core, oldest_ns);
     return due_ns && due_ns <= core->now_ns;
-}
-
-void hlt_replay_called(struct hlt_core *core, uint64_t issued)
-{
-    if (issued > core->replay.called)
-        core->replay.called = issued;
 }
 
 int hlt_replay_step(struct hlt_core *core, uint64_t oldest_ns)

@@ -44,10 +44,6 @@ void hlt_replay_tuned(struct hlt_core *core);
 /* 1 if a group is out for long, the oldest since then (0: none is out). Then a round asks the
  * others to go as far, void if they must. */
 int hlt_replay_alarm(const struct hlt_core *core, uint64_t oldest_ns);
-/* The groups sent out, and the next one if a tuning is out. */
-uint64_t hlt_replay_reached(const struct hlt_core *core);
-/* A rank has said in that round how far it is. */
-void hlt_replay_called(struct hlt_core *core, uint64_t issued);
 /* Comes after all that could be started or tested. 1 if the replay has ended and rounds go on.
  * oldest_ns: as above; 0 as well while a round is out. */
 int hlt_replay_step(struct hlt_core *core, uint64_t oldest_ns);

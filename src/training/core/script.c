@@ -121,8 +121,7 @@ static void fused_fill(struct sorter *sorter, struct hlt_group *group)
     }
 }
 
-static void voted_fill(int nranks, struct sorter *sorter,
-                       struct hlt_group *group)
+static void voted_fill(int nranks, struct sorter *sorter, struct hlt_group *group)
 {
     for (size_t i = sorter->from; i < sorter->to && group->count < HLT_VOTE_ITEMS; i++) {
         const struct hlt_item *item = &sorter->items[i];
@@ -153,8 +152,8 @@ static void run_sort(int nranks, struct sorter *sorter)
     }
 }
 
-void hlt_programme_fill(int nranks, struct hlt_programme *programme,
-                        const struct hlt_item *items, char *taken, size_t count, size_t most)
+void hlt_programme_fill(int nranks, struct hlt_programme *programme, const struct hlt_item *items,
+                        char *taken, size_t count, size_t most)
 {
     struct sorter sorter = {.programme = programme, .items = items, .taken = taken, .most = most};
     script_clear(&programme->script);
@@ -167,8 +166,7 @@ void hlt_programme_fill(int nranks, struct hlt_programme *programme,
     assert(programme->script.count == count);
 }
 
-int hlt_programme_group(int nranks, struct hlt_programme *programme,
-                        size_t most)
+int hlt_programme_group(int nranks, struct hlt_programme *programme, size_t most)
 {
     const size_t count = programme->script.count;
     struct hlt_item *items = malloc(count * sizeof(*items));

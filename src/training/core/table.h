@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.h - a map by 64-bit hashes, hashes, and lists of tensors. A tensor is in one list at a time.
+ * table.h - a map by 64-bit hashes, hashes, and lists of tensors. A tensor is in one list at a
+ * time.
  */
 #ifndef HLT_TABLE_H
 #define HLT_TABLE_H

@@ -92,10 +92,9 @@ void hlt_fuse_mark(const halay_trainer_t *trainer, char *at, halay_type_t type, 
                    int empty);
 int hlt_fuse_marked(const halay_trainer_t *trainer, const char *at, halay_type_t type,
                     halay_op_t op);
-int hlt_fuse_pack(halay_trainer_t *trainer, uint32_t memory, char *to,
-                  const struct hlt_list *tensors);
-int hlt_fuse_unpack(halay_trainer_t *trainer, uint32_t memory, char *from,
-                    const struct hlt_list *tensors);
+/* Packs tensors into a buffer, or unpacks them. */
+int hlt_fuse_copy(halay_trainer_t *trainer, uint32_t memory, char *buffer,
+                  const struct hlt_list *tensors, int pack);
 
 /* tune_file.c; rank 0's */
 void hlt_tune_refuse(const char *why);

@@ -285,12 +285,13 @@ static void fused_start(halay_trainer_t *trainer, const struct hlt_announcement 
     struct hlt_call *call = call_take(trainer, HLT_CALL_FUSED);
     call->begin_ns = tensors_started(tensors, buffer);
     int rc = unready(tensors);
-    rc = rc ? rc : hlt_fuse_pack(trainer, kind, memory, tensors);
+    rc = rc ? rc : hlt_fuse_copy(trainer, kind, memory, tensors, 1);
     char *mark = kind ? trainer->calls.marks : memory + count * bytes;
     if (group)
         hlt_fuse_mark(trainer, mark, type, op, !tensors->head);
     if (group && kind && !rc)
-        rc = hlt_memory_up(trainer, kind, memory + count * bytes, mark, marks * bytes);
+        rc = hlt_memory_carry(trainer, kind, memory + count * bytes, mark, marks * bytes,
+                              HALAY_FROM_HOST);
     call->tensors = *tensors;
     call->buffer = buffer;
     call->count = count;
@@ -366,8 +367,9 @@ static int fused_end(halay_trainer_t *trainer, struct hlt_call *call)
     if (call->group) {
         size_t bytes = halay_type_bytes(type);
         char *mark = memory + call->count * bytes;
-        int rc = kind ? hlt_memory_down(trainer, kind, trainer->calls.marks, mark,
-                                        hlt_fuse_marks(trainer->core.nranks, type) * bytes)
+        int rc = kind ? hlt_memory_carry(trainer, kind, trainer->calls.marks, mark,
+                                         hlt_fuse_marks(trainer->core.nranks, type) * bytes,
+                                         HALAY_TO_HOST)
                       : 0;
         if (rc)
             return group_leave(trainer, call, rc,
@@ -380,7 +382,7 @@ static int fused_end(halay_trainer_t *trainer, struct hlt_call *call)
     if (call->group)
         hlt_replay_result(&trainer->core, &call->tensors,
                           empty); /* takes a void group's tensors back */
-    int rc = hlt_fuse_unpack(trainer, kind, memory, &call->tensors);
+    int rc = hlt_fuse_copy(trainer, kind, memory, &call->tensors, 0);
     fused_done(trainer, call, reduced_ns, rc);
     trainer->fusion.buffers[call->buffer].used = 0;
     return 1;

@@ -75,3 +75,10 @@ int hlt_is_awaited(const halay_trainer_t *trainer, halay_comm_t *comm)
     return trainer->core.broken && !trainer->core.leaving && !halay_comm_called(comm, &called) &&
            called == 1;
 }
+
+void hlt_trainer_wake(halay_trainer_t *trainer)
+{
+    pthread_mutex_unlock(&trainer->mutex);
+    halay_context_wake(trainer->context);
+    pthread_mutex_lock(&trainer->mutex);
+}

@@ -58,17 +58,10 @@ int hlt_memory_move(const halay_trainer_t *trainer, uint32_t memory, void *out, 
     return 0;
 }
 
-int hlt_memory_down(const halay_trainer_t *trainer, uint32_t memory, void *host, const void *from,
-                    size_t bytes)
+int hlt_memory_carry(const halay_trainer_t *trainer, uint32_t memory, void *to, const void *from,
+                     size_t bytes, uint32_t way)
 {
-    const halay_move_t move = {host, from, bytes, HALAY_UINT8, HALAY_TO_HOST, 1};
-    return moves_make(trainer, memory, &move, 1);
-}
-
-int hlt_memory_up(const halay_trainer_t *trainer, uint32_t memory, void *to, const void *host,
-                  size_t bytes)
-{
-    const halay_move_t move = {to, host, bytes, HALAY_UINT8, HALAY_FROM_HOST, 1};
+    const halay_move_t move = {to, from, bytes, HALAY_UINT8, way, 1};
     return moves_make(trainer, memory, &move, 1);
 }
 
@@ -79,7 +72,8 @@ int hlt_memory_zero(const halay_trainer_t *trainer, uint32_t memory, void *addre
         return 0;
     }
     void *zeros = calloc(1, bytes ? bytes : 1);
-    int rc = zeros ? hlt_memory_up(trainer, memory, address, zeros, bytes) : HALAY_ENOMEM;
+    int rc = zeros ? hlt_memory_carry(trainer, memory, address, zeros, bytes, HALAY_FROM_HOST)
+                   : HALAY_ENOMEM;
     free(zeros);
     return rc;
 }
@@ -131,21 +125,12 @@ static void host_copy(halay_trainer_t *trainer, char *buffer, const struct hlt_l
     }
 }
 
-int hlt_fuse_pack(halay_trainer_t *trainer, uint32_t memory, char *to,
-                  const struct hlt_list *tensors)
+int hlt_fuse_copy(halay_trainer_t *trainer, uint32_t memory, char *buffer,
+                  const struct hlt_list *tensors, int pack)
 {
     if (memory != HALAY_MEMORY_HOST)
-        return device_copy(trainer, memory, to, tensors, 1);
-    host_copy(trainer, to, tensors, 1);
-    return 0;
-}
-
-int hlt_fuse_unpack(halay_trainer_t *trainer, uint32_t memory, char *from,
-                    const struct hlt_list *tensors)
-{
-    if (memory != HALAY_MEMORY_HOST)
-        return device_copy(trainer, memory, from, tensors, 0);
-    host_copy(trainer, from, tensors, 0);
+        return device_copy(trainer, memory, buffer, tensors, pack);
+    host_copy(trainer, buffer, tensors, pack);
     return 0;
 }
 

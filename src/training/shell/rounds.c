@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rounds.c - makes the core's rounds: an allgather of all ranks' blocks on the control communicator.
+ * rounds.c - makes the core's rounds: an allgather of all ranks' blocks on the control
+ * communicator.
  */
 #include "../core/negotiate.h"
 #include "../core/replay.h"
@@ -13,10 +14,13 @@
  */
 static int round_needed(halay_trainer_t *trainer)
 {
-    const struct hlt_core *core = &trainer->core;
+    struct hlt_core *core = &trainer->core;
+    const uint64_t oldest_ns = core->replay.programme ? hlt_calls_oldest_ns(trainer) : 0;
     int called = 0;
+    if (!core->replay.programme || oldest_ns)
+        core->now_ns = hlt_trainer_now_ns();
     if (core->replay.programme)
-        return hlt_replay_alarm(core, hlt_calls_oldest_ns(trainer)) ||
+        return hlt_replay_alarm(core, oldest_ns) ||
                (!halay_comm_called(trainer->control, &called) && called == 1);
     if (hlt_round_due(core) || hlt_stall_due(trainer))
         return 1;
@@ -65,6 +69,7 @@ static int round_test(halay_trainer_t *trainer)
 static void round_start(halay_trainer_t *trainer)
 {
     struct hlt_core *core = &trainer->core;
+    core->now_ns = hlt_trainer_now_ns();
     hlt_round_begin(core);
     if (!core->replay.programme)
         hlt_stall_write(trainer, &core->rounds.blocks[core->rank]);
@@ -93,7 +98,6 @@ static void farewell(halay_trainer_t *trainer)
 void hlt_round_step(halay_trainer_t *trainer)
 {
     struct hlt_core *core = &trainer->core;
-    core->now_ns = hlt_trainer_now_ns();
     do {
         if (!trainer->round &&
             (core->farewell & HLT_FAREWELL_CONTROL || hlt_is_awaited(trainer, trainer->control)))

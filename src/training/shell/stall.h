@@ -6,9 +6,9 @@
 #include "../core/core.h"
 
 enum {
-    HLT_PLACE_BYTES = 80,  /* file and line of a submission; the end of a longer path */
-    HLT_PLACES = 65536,    /* remembered, of names that come again */
-    HLT_PLACES_ONCE = 256  /* remembered, of names that are used once */
+    HLT_PLACE_BYTES = 80, /* file and line of a submission; the end of a longer path */
+    HLT_PLACES = 65536,   /* remembered, of names that come again */
+    HLT_PLACES_ONCE = 256 /* remembered, of names that are used once */
 };
 
 /* Where the program submits a name. */

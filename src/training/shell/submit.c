@@ -286,9 +286,7 @@ static void call_driver(halay_trainer_t *trainer)
 {
     if (!wakes(trainer, 1) || !trainer->callers.driver)
         return;
-    pthread_mutex_unlock(&trainer->mutex);
-    halay_context_wake(trainer->context);
-    pthread_mutex_lock(&trainer->mutex);
+    hlt_trainer_wake(trainer);
 }
 
 /* What the program says, however old its header is; what it cannot say is 1. NULL: all is well. */

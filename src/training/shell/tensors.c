@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensors.c - the tensors that are out: by ticket (an index and a generation, so that a stale ticket
- * is never taken for a new tensor) and by name. Memory grows to what was out at once, and is
+ * tensors.c - the tensors that are out: by ticket (an index and a generation, so that a stale
+ * ticket is never taken for a new tensor) and by name. Memory grows to what was out at once, and is
  * reused.
  */
 #include <assert.h>
@@ -121,7 +121,8 @@ void hlt_tensors_free(halay_trainer_t *trainer)
     for (size_t c = 0; c < trainer->tensors.nchunks; c++) {
         for (size_t i = 0; i < HLT_CHUNK_TENSORS; i++) {
             free(trainer->tensors.chunks[c][i].text);
-            hlt_memory_free(trainer, trainer->tensors.chunks[c][i].memory, trainer->tensors.chunks[c][i].result);
+            hlt_memory_free(trainer, trainer->tensors.chunks[c][i].memory,
+                            trainer->tensors.chunks[c][i].result);
             free(trainer->tensors.chunks[c][i].rows);
             struct hlt_grouped *grouped = trainer->tensors.chunks[c][i].grouped;
             if (grouped && !--grouped->refs)

@@ -42,11 +42,9 @@ void hlt_memory_free(const halay_trainer_t *trainer, uint32_t memory, void *addr
 /* out = factor * in */
 int hlt_memory_move(const halay_trainer_t *trainer, uint32_t memory, void *out, const void *in,
                     size_t count, halay_type_t type, double factor);
-/* From a device's memory to the host's, and back. */
-int hlt_memory_down(const halay_trainer_t *trainer, uint32_t memory, void *host, const void *from,
-                    size_t bytes);
-int hlt_memory_up(const halay_trainer_t *trainer, uint32_t memory, void *to, const void *host,
-                  size_t bytes);
+/* Between a device's memory and the host's. way: HALAY_TO_HOST or HALAY_FROM_HOST */
+int hlt_memory_carry(const halay_trainer_t *trainer, uint32_t memory, void *to, const void *from,
+                     size_t bytes, uint32_t way);
 int hlt_memory_zero(const halay_trainer_t *trainer, uint32_t memory, void *address, size_t bytes);
 /* The stand-ins of a round get their zeros. Without memory this rank leaves. */
 void hlt_stand_ins_fill(halay_trainer_t *trainer);

@@ -37,9 +37,7 @@ static void publish(halay_trainer_t *trainer)
     pthread_cond_broadcast(&trainer->changed);
     if (!asleep)
         return;
-    pthread_mutex_unlock(&trainer->mutex);
-    halay_context_wake(trainer->context);
-    pthread_mutex_lock(&trainer->mutex);
+    hlt_trainer_wake(trainer);
 }
 
 /*
@@ -229,26 +227,25 @@ static int alive_create(halay_trainer_t *trainer)
 
 static int memory_create(halay_trainer_t *trainer)
 {
-    size_t nranks = (size_t)trainer->core.nranks;
-    trainer->core.rounds.blocks = calloc(nranks, sizeof(*trainer->core.rounds.blocks));
-    trainer->calls.counts = calloc(2 * nranks, sizeof(*trainer->calls.counts));
-    trainer->calls.votes = calloc(nranks * (1 + HLT_VOTE_ITEMS), sizeof(*trainer->calls.votes));
-    trainer->calls.marks = calloc(1, nranks / 128 + 17);
-    trainer->core.rounds.groups_room = nranks * HLT_ROUND_ENTRIES;
-    trainer->core.rounds.agreed_groups =
-        calloc(trainer->core.rounds.groups_room, sizeof(*trainer->core.rounds.agreed_groups));
-    trainer->core.rounds.unlike =
-        calloc(trainer->core.rounds.groups_room, sizeof(*trainer->core.rounds.unlike));
-    trainer->core.joins.ranks =
-        calloc(hlt_rank_words(trainer->core.nranks), sizeof(*trainer->core.joins.ranks));
-    trainer->core.joins.kinds = calloc(nranks, 1);
-    trainer->core.greetings = calloc(nranks, sizeof(*trainer->core.greetings));
-    if (alive_create(trainer) || !trainer->core.rounds.blocks || !trainer->calls.counts ||
-        !trainer->calls.votes || !trainer->calls.marks || !trainer->core.rounds.agreed_groups ||
-        !trainer->core.rounds.unlike || !trainer->core.greetings || !trainer->core.joins.ranks ||
-        !trainer->core.joins.kinds || hlt_tensor_map_init(&trainer->tensors.names) ||
-        hlt_tensor_map_init(&trainer->core.rounds.records) ||
-        hlt_tensor_map_init(&trainer->stall.places) || hlt_tensor_map_init(&trainer->exchanges.map))
+    struct hlt_core *core = &trainer->core;
+    struct hlt_rounds *rounds = &core->rounds;
+    struct hlt_calls *calls = &trainer->calls;
+    size_t nranks = (size_t)core->nranks, room = nranks * HLT_ROUND_ENTRIES;
+    rounds->blocks = calloc(nranks, sizeof(*rounds->blocks));
+    rounds->groups_room = room;
+    rounds->agreed_groups = calloc(room, sizeof(*rounds->agreed_groups));
+    rounds->unlike = calloc(room, sizeof(*rounds->unlike));
+    calls->counts = calloc(2 * nranks, sizeof(*calls->counts));
+    calls->votes = calloc(nranks * (1 + HLT_VOTE_ITEMS), sizeof(*calls->votes));
+    calls->marks = calloc(1, nranks / 128 + 17);
+    core->joins.ranks = calloc(hlt_rank_words(core->nranks), sizeof(*core->joins.ranks));
+    core->joins.kinds = calloc(nranks, 1);
+    core->greetings = calloc(nranks, sizeof(*core->greetings));
+    if (alive_create(trainer) || !rounds->blocks || !calls->counts || !calls->votes ||
+        !calls->marks || !rounds->agreed_groups || !rounds->unlike || !core->greetings ||
+        !core->joins.ranks || !core->joins.kinds || hlt_tensor_map_init(&trainer->tensors.names) ||
+        hlt_tensor_map_init(&rounds->records) || hlt_tensor_map_init(&trainer->stall.places) ||
+        hlt_tensor_map_init(&trainer->exchanges.map))
         return HALAY_ENOMEM;
     return 0;
 }
@@ -445,9 +442,7 @@ static void drive(halay_trainer_t *trainer, halay_ticket_t ticket, uint64_t *ask
     trainer->callers.driver = 1;
     if (trainer->callers.asleep) { /* wakes the thread, so that it parks, and does not wake for
                               every message */
-        pthread_mutex_unlock(&trainer->mutex);
-        halay_context_wake(trainer->context);
-        pthread_mutex_lock(&trainer->mutex);
+        hlt_trainer_wake(trainer);
     }
     while (!is_over(trainer, ticket)) {
         step_or_wait(trainer);

@@ -86,6 +86,8 @@ static inline int hlt_trainer_forked(const halay_trainer_t *trainer)
 {
     return !*trainer->alive;
 }
+/* Mutex held, but for the call: wakes who sleeps in the context. */
+void hlt_trainer_wake(halay_trainer_t *trainer);
 /* The condition's times are those of CLOCK_MONOTONIC. */
 int hlt_cond_create(pthread_cond_t *cond);
 /* The thread has all signals blocked: they belong to the program's threads. */
