@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu.c - one GPU: its opening, its streams, and what every call of the driver begins and ends with.
+ * gpu.c - one GPU: its opening, its streams, and what every call of the driver begins and ends
+ * with.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -119,8 +120,8 @@ static int find(struct hly_gpu *gpu, int ordinal)
     rc = d->cuDeviceGet(&gpu->device, ordinal);
     if (rc)
         return hly_gpu_failed(gpu, "cuDeviceGet", rc);
-    const int capability =
-        10 * hly_gpu_attribute(gpu, HLY_CU_CAPABILITY_MAJOR) + hly_gpu_attribute(gpu, HLY_CU_CAPABILITY_MINOR);
+    const int capability = 10 * hly_gpu_attribute(gpu, HLY_CU_CAPABILITY_MAJOR) +
+                           hly_gpu_attribute(gpu, HLY_CU_CAPABILITY_MINOR);
     const bool unified = hly_gpu_attribute(gpu, HLY_CU_UNIFIED_ADDRESSING);
     if (capability < HLY_CU_CAPABILITY_LEAST || !unified) {
         snprintf(gpu->why, sizeof(gpu->why),
@@ -135,7 +136,8 @@ static int find(struct hly_gpu *gpu, int ordinal)
         !hly_gpu_attribute(gpu, HLY_CU_WORDS_64))
         gpu->no_words = true;
     gpu->node = hly_gpu_node_of("/sys", hly_gpu_attribute(gpu, HLY_CU_PCI_DOMAIN),
-                                hly_gpu_attribute(gpu, HLY_CU_PCI_BUS), hly_gpu_attribute(gpu, HLY_CU_PCI_DEVICE));
+                                hly_gpu_attribute(gpu, HLY_CU_PCI_BUS),
+                                hly_gpu_attribute(gpu, HLY_CU_PCI_DEVICE));
     hly_gpu_export_look(gpu);
     return HALAY_OK;
 }
