@@ -2,7 +2,8 @@
 /*
  * test_training_core.c - the pure core of two and three ranks, without threads or calls: drawn
  * orders of submissions, events and results. What the shell would send is copied from core to core.
- * All ranks start the same tensors and groups in the same order; all come to their end; programmes are learnt, replayed, and broken off where a rank lacks a tensor.
+ * All ranks start the same tensors and groups in the same order; all come to their end; programmes
+ * are learnt, replayed, and broken off where a rank lacks a tensor.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -15,7 +16,14 @@
 #define CHECK_FAILED abort()
 #include "../check.h"
 
-enum { RANKS = 3, NAMES = 6, STEPS = 24, STARTS = STEPS * NAMES * 4, DRAWS = 1500, EVENTS = 200000 };
+enum {
+    RANKS = 3,
+    NAMES = 6,
+    STEPS = 24,
+    STARTS = STEPS * NAMES * 4,
+    DRAWS = 1500,
+    EVENTS = 200000
+};
 
 struct core_rank {
     struct hlt_core core;
