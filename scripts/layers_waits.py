@@ -34,12 +34,12 @@ ALLOWED = {
     "halay_core/groups/nccl/circle.c": {"nanosleep"},  # one pause; its callers look at the clock
     "halay_core/groups/ours/ours.c": {"nanosleep"},  # until a given time
     "halay_mpi/mpi/job.c": {"nanosleep"},  # 5 ms, while calls are under way: their own deadlines
-    "halay_core/training/trainer.c": {"pthread_cond_wait",  # for a thread in progress.c's
-                                      "pthread_cond_timedwait", "usleep",  # 2 ms, 1 ms
-                                      "pthread_join"},  # it ends after a step
-    "halay_core/training/timeline.c": {"pthread_cond_timedwait",  # 0.1 s
-                                       "pthread_join",  # for writes to a file
-                                       "syscall"},  # no futex
+    "halay_core/training/shell/trainer.c": {"pthread_cond_wait",  # for a thread in progress.c's
+                                            "pthread_cond_timedwait", "usleep",  # 2 ms, 1 ms
+                                            "pthread_join"},  # it ends after a step
+    "halay_core/training/shell/timeline.c": {"pthread_cond_timedwait",  # 0.1 s
+                                             "pthread_join",  # for writes to a file
+                                             "syscall"},  # no futex
     "halay_boot_tcp/tcp/host.c": {"getaddrinfo"},  # of localhost
     "halay_boot_tcp/tcp/guest.c": {"nanosleep", "getaddrinfo"},  # to a given time; of an address
     "halay_boot_tcp/tcp/gather.c": {"nanosleep"},  # until a given time

@@ -12,6 +12,12 @@
 
 #define SCRATCH_MOST ((size_t)64 << 10)
 
+void hly_request_spare(halay_request_t *r)
+{
+    r->next = r->plan->spare;
+    r->plan->spare = r;
+}
+
 static void forget(struct hly_cached_call *c)
 {
     halay_request_t *r = c->request;

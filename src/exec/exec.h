@@ -21,8 +21,6 @@ int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_
                   const char *argument_text, halay_request_t **request);
 /* Of a call that ends with this code before it is posted. */
 enum hly_cause hly_exec_cause(const struct hly_call *call, int code);
-/* It will fail as soon as it starts, if its communicator or its transport has failed. */
-void hly_exec_refuse(halay_request_t *request);
 /* It will fail as soon as the window lets it start. text NULL: with the verdict of its broken
  * communicator. HALAY_ENOMEM: the refusal could not be recorded, and the call goes on. */
 int hly_exec_refuse_as(halay_request_t *request, int code, enum hly_cause cause, const char *text);

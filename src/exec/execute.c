@@ -9,6 +9,7 @@
  * started once and done once, but for one that finds the device full: it is started again.
  */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -252,6 +253,30 @@ static inline bool has_room(const halay_comm_t *comm, const halay_request_t *r)
             !hly_relaxed_is_unconfirmed(comm));
 }
 
+int hly_exec_refuse_as(halay_request_t *r, int code, enum hly_cause cause, const char *text)
+{
+    r->refusal = calloc(1, sizeof(*r->refusal));
+    if (!r->refusal)
+        return HALAY_ENOMEM;
+    r->refusal->code = code;
+    r->refusal->cause = cause;
+    r->refusal->broken = !text;
+    r->foreseen = !text;
+    if (text)
+        snprintf(r->refusal->text, sizeof(r->refusal->text), "%s", text);
+    return HALAY_OK;
+}
+
+/* It will fail as soon as it starts, if its communicator or its transport has failed. */
+static void refuse_if_over(halay_request_t *r)
+{
+    const halay_comm_t *comm = r->comm;
+    const bool broken =
+        comm->broken.agreed ? hly_broken_ends(&comm->broken, r->sequence) : comm->broken.is;
+    if (!r->refusal && (broken || comm->context->lost))
+        hly_exec_refuse_as(r, HALAY_ETRANSPORT, HLY_CAUSE_LOCAL, broken ? NULL : HLY_LOST_TEXT);
+}
+
 /* Starts queued calls while the window has room. */
 __attribute__((noinline)) static void start_queued(halay_comm_t *comm)
 {
@@ -263,7 +288,7 @@ __attribute__((noinline)) static void start_queued(halay_comm_t *comm)
         r->next = NULL;
         comm->started++;
         if (comm->broken.is || comm->context->lost) /* since it was queued */
-            hly_exec_refuse(r);
+            refuse_if_over(r);
         start_next(r);
     }
 }
@@ -445,7 +470,7 @@ void hly_exec_go(halay_request_t *r)
     hly_record_post(r, comm, &ctx->record, now);
     r->deadline_ns = now + comm->deadline_ns;
     if (comm->broken.is || ctx->lost)
-        hly_exec_refuse(r);
+        refuse_if_over(r);
     if (comm->queue_head || !has_room(comm, r)) {
         enqueue(comm, r);
         return;

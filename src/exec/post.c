@@ -94,12 +94,6 @@ halay_request_t *hly_request_bare(halay_comm_t *comm)
     return request_new(comm, NULL, NULL);
 }
 
-void hly_request_spare(halay_request_t *r)
-{
-    r->next = r->plan->spare;
-    r->plan->spare = r;
-}
-
 void hly_request_release(halay_request_t *r)
 {
     assert(r->state == HLY_COMPLETE && hly_link_empty(&r->flying) && !r->targets);
@@ -183,29 +177,6 @@ enum hly_cause hly_exec_cause(const struct hly_call *call, int code)
     if (call->awaited)
         return call->awaited > 0 ? HLY_CAUSE_ABSENT : HLY_CAUSE_DEADLINE;
     return code == HALAY_ESTATE ? HLY_CAUSE_STATE : HLY_CAUSE_ARGUMENT;
-}
-
-int hly_exec_refuse_as(halay_request_t *r, int code, enum hly_cause cause, const char *text)
-{
-    r->refusal = calloc(1, sizeof(*r->refusal));
-    if (!r->refusal)
-        return HALAY_ENOMEM;
-    r->refusal->code = code;
-    r->refusal->cause = cause;
-    r->refusal->broken = !text;
-    r->foreseen = !text;
-    if (text)
-        snprintf(r->refusal->text, sizeof(r->refusal->text), "%s", text);
-    return HALAY_OK;
-}
-
-void hly_exec_refuse(halay_request_t *r)
-{
-    const halay_comm_t *comm = r->comm;
-    const bool broken =
-        comm->broken.agreed ? hly_broken_ends(&comm->broken, r->sequence) : comm->broken.is;
-    if (!r->refusal && (broken || comm->context->lost))
-        hly_exec_refuse_as(r, HALAY_ETRANSPORT, HLY_CAUSE_LOCAL, broken ? NULL : HLY_LOST_TEXT);
 }
 
 /* Why a graph may not have a call of this plan: all of it has to be group steps in the program's

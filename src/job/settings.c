@@ -18,8 +18,8 @@
 #define PATIENCE_DEFAULT_NS 30000000000ull /* of a stopped rank, and of a link that is cut */
 #define NOTICE_DEFAULT_NS   1000000000ull
 #define NOTICE_MAX_S        1e6
-#define FUSION_MAX          (UINT64_C(1) << 40) /* as src/training/greet.c has it */
-#define TUNE_STEPS_MAX      128                 /* as src/training/search.h has it */
+#define FUSION_MAX          (UINT64_C(1) << 40) /* as src/training/shell/greet.c has it */
+#define TUNE_STEPS_MAX      128                 /* as src/training/core/search.h has it */
 #define TUNE_WARMUP_MAX     1000000
 
 /* *ns stays as it is where the variable is not set. */

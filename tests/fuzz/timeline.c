@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names in the timeline: whatever they are, each is one string of JSON. */
 #include "fuzz.h"
-#include "src/training/timeline_write.c" /* NOLINT(bugprone-suspicious-include) */
+#include "src/training/shell/timeline_write.c" /* NOLINT(bugprone-suspicious-include) */
 
 /* The end of a string that begins at `at`, or NULL. */
 static const char *string(const char *at, const char *end)

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "fuzz.h"
-#include "src/training/trainer.h"
+#include "src/training/shell/trainer.h"
 
 enum { RANKS = 3, RANK = 1, NAMES = 6, CALLS = 32, COUNT = 12, KNOWN = 8, STEPS = 400 };
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../src/training/search.h"
+#include "../../src/training/core/search.h"
 
 #define CHECK_FAILED abort()
 #include "../check.h"

@@ -3,19 +3,19 @@
  * test_training_ends.c - a trainer that has ended on one rank, where others do not know it yet:
  * they are answered, and nobody waits for the deadline, which is 30 s.
  */
-#include "training/trainer.h"
+#include "training/shell/trainer.h"
 #include "training_ranks.h"
 
 /* Ends this rank's trainer as an error of a group would, or (tells) a lost device. */
 static void break_here(halay_trainer_t *trainer, int tells)
 {
     pthread_mutex_lock(&trainer->mutex);
-    while (trainer->stepping)
+    while (trainer->steps.stepping)
         pthread_cond_wait(&trainer->changed, &trainer->mutex);
     if (tells)
-        hlt_trainer_leave_all(trainer, HALAY_EDEVICE, "lost");
+        hlt_core_leave_all(&trainer->core, HALAY_EDEVICE, "lost");
     else
-        hlt_trainer_break(trainer, HALAY_EDEVICE, "broken");
+        hlt_core_break(&trainer->core, HALAY_EDEVICE, "broken");
     pthread_mutex_unlock(&trainer->mutex);
     halay_context_wake(trainer->context);
 }

@@ -5,7 +5,7 @@
  */
 #include <sys/wait.h>
 
-#include "training/trainer.h"
+#include "training/shell/trainer.h"
 #include "training_ranks.h"
 
 static double deadline_s(void)
@@ -683,7 +683,7 @@ static void until_waited_for(halay_trainer_t *trainer)
 {
     for (int waiters = 0; !waiters; usleep(1000)) {
         pthread_mutex_lock(&trainer->mutex);
-        waiters = trainer->waiters;
+        waiters = trainer->callers.waiters;
         pthread_mutex_unlock(&trainer->mutex);
     }
 }

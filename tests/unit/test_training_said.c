@@ -4,7 +4,7 @@
  * all others end with an error that names it. In the first case the last rank's trainer is kept
  * from stepping, and its block is written here.
  */
-#include "training/trainer.h"
+#include "training/shell/trainer.h"
 #include "training_ranks.h"
 
 static void block_say(struct rank *rank, struct hlt_block *mine)
@@ -28,16 +28,16 @@ static void says(struct rank *rank, struct hlt_block *mine)
     halay_ticket_t ticket;
     if (rank->rank == rank->nranks - 1) {
         pthread_mutex_lock(&trainer->mutex);
-        while (trainer->stepping)
+        while (trainer->steps.stepping)
             pthread_cond_wait(&trainer->changed, &trainer->mutex);
-        trainer->stepping = 1; /* nobody else does */
+        trainer->steps.stepping = 1; /* nobody else does */
         pthread_mutex_unlock(&trainer->mutex);
     }
     meet(rank);
     if (rank->rank == rank->nranks - 1) {
         block_say(rank, mine);
         pthread_mutex_lock(&trainer->mutex);
-        trainer->stepping = 0;
+        trainer->steps.stepping = 0;
         pthread_cond_broadcast(&trainer->changed);
         pthread_mutex_unlock(&trainer->mutex);
         return;

@@ -9,20 +9,14 @@
 
 #include "device/cuda/gpu.h"
 
-static int attribute(const struct hly_gpu *gpu, int which)
-{
-    int value = 0;
-    return gpu->driver.cuDeviceGetAttribute(&value, which, gpu->device) ? 0 : value;
-}
-
 void hly_gpu_export_look(struct hly_gpu *gpu)
 {
     const struct hly_cuda_driver *d = &gpu->driver;
-    gpu->rdma = attribute(gpu, HLY_CU_RDMA) || attribute(gpu, HLY_CU_DMABUF);
-    gpu->dmabuf = attribute(gpu, HLY_CU_DMABUF) && d->cuMemGetHandleForAddressRange;
-    gpu->flushes = attribute(gpu, HLY_CU_RDMA_ORDERING) < HLY_CU_FLUSH_TO_OWNER;
+    gpu->rdma = hly_gpu_attribute(gpu, HLY_CU_RDMA) || hly_gpu_attribute(gpu, HLY_CU_DMABUF);
+    gpu->dmabuf = hly_gpu_attribute(gpu, HLY_CU_DMABUF) && d->cuMemGetHandleForAddressRange;
+    gpu->flushes = hly_gpu_attribute(gpu, HLY_CU_RDMA_ORDERING) < HLY_CU_FLUSH_TO_OWNER;
     gpu->cannot_flush = gpu->flushes && (!d->cuFlushGPUDirectRDMAWrites ||
-                                         !(attribute(gpu, HLY_CU_RDMA_FLUSH) & 1));
+                                         !(hly_gpu_attribute(gpu, HLY_CU_RDMA_FLUSH) & 1));
 }
 
 /* In the GPU's context. The range that is exported is of whole pages of the host's. */

@@ -104,6 +104,8 @@ void hly_gpu_leave(struct hly_gpu *gpu);
 /* Opens the GPU, if none is open. HALAY_EUNSUPPORTED: there is none of this number that we can
  * use. */
 int hly_gpu_open(struct hly_gpu *gpu, int ordinal);
+int hly_gpu_attribute(const struct hly_gpu *gpu, int which); /* 0: it has none such */
+void hly_gpu_streams_free(struct hly_gpu *gpu);
 
 /* With the GPU's context: pinned words, all 0, and where the GPU has them. Nothing is kept after an
  * error. */

@@ -14,10 +14,10 @@
 
 static struct hlt_behind *behind_new(halay_trainer_t *trainer)
 {
-    struct hlt_behind *behind = trainer->unused_behinds;
+    struct hlt_behind *behind = trainer->behinds.unused;
     if (!behind)
         return calloc(1, sizeof(*behind));
-    trainer->unused_behinds = behind->next;
+    trainer->behinds.unused = behind->next;
     *behind = (struct hlt_behind){.next = NULL};
     return behind;
 }
@@ -25,8 +25,8 @@ static struct hlt_behind *behind_new(halay_trainer_t *trainer)
 static void behind_give(halay_trainer_t *trainer, struct hlt_behind *behind)
 {
     assert(!behind->out);
-    behind->next = trainer->unused_behinds;
-    trainer->unused_behinds = behind;
+    behind->next = trainer->behinds.unused;
+    trainer->behinds.unused = behind;
 }
 
 /* Where too many marks are out, it is made later: behind all that is in the stream then. */
@@ -47,13 +47,13 @@ static void unmark(halay_trainer_t *trainer, struct hlt_behind *behind)
 /* Mutex held. What the name stands behind, taken out of the list; or NULL. */
 static struct hlt_behind *after_take(halay_trainer_t *trainer, uint64_t name)
 {
-    struct hlt_behind **at = &trainer->after, *found;
+    struct hlt_behind **at = &trainer->behinds.after, *found;
     while (*at && (*at)->name != name)
         at = &(*at)->next;
     found = *at;
     if (found) {
         *at = found->next;
-        trainer->nafters--;
+        trainer->behinds.nafters--;
     }
     return found;
 }
@@ -66,7 +66,7 @@ int halay_trainer_after(halay_trainer_t *trainer, const char *name, const halay_
     if (rc)
         return rc;
     struct hlt_behind *old = after_take(trainer, hlt_tensor_hash(name));
-    struct hlt_behind *behind = trainer->nafters < HLT_AFTERS ? behind_new(trainer) : NULL;
+    struct hlt_behind *behind = trainer->behinds.nafters < HLT_AFTERS ? behind_new(trainer) : NULL;
     pthread_mutex_unlock(&trainer->mutex);
     if (old)
         unmark(trainer, old);
@@ -85,9 +85,9 @@ int halay_trainer_after(halay_trainer_t *trainer, const char *name, const halay_
     if (old)
         behind_give(trainer, old);
     if (!rc) {
-        behind->next = trainer->after;
-        trainer->after = behind;
-        trainer->nafters++;
+        behind->next = trainer->behinds.after;
+        trainer->behinds.after = behind;
+        trainer->behinds.nafters++;
     } else if (behind) {
         behind_give(trainer, behind);
     }
@@ -106,7 +106,8 @@ int hlt_trainer_lose(halay_trainer_t *trainer, int code)
 
 struct hlt_behind *hlt_behind_take(halay_trainer_t *trainer, const char *name, size_t ntensors)
 {
-    struct hlt_behind *behind = trainer->after ? after_take(trainer, hlt_tensor_hash(name)) : NULL;
+    struct hlt_behind *behind =
+        trainer->behinds.after ? after_take(trainer, hlt_tensor_hash(name)) : NULL;
     if (behind)
         behind->refs = ntensors;
     return behind;
@@ -141,7 +142,7 @@ static int look(halay_trainer_t *trainer, struct hlt_behind *behind)
 static void leave(halay_trainer_t *trainer, struct hlt_tensor *tensor)
 {
     struct hlt_behind *behind = tensor->behind;
-    hlt_tensor_list_remove(&trainer->behind, tensor);
+    hlt_tensor_list_remove(&trainer->behinds.list, tensor);
     tensor->unready = behind->over ? behind->code : HALAY_OK;
     tensor->behind = NULL;
     pthread_mutex_lock(&trainer->mutex);
@@ -156,43 +157,43 @@ static void expire(halay_trainer_t *trainer, struct hlt_tensor *tensor)
     snprintf(text, sizeof(text),
              "tensor '%s': the program's stream did not come to it in %.1f s: what stands there "
              "does not end. Does it wait for what is enqueued later? (HALAY_DEADLINE)",
-             tensor->name, (double)trainer->deadline_ns / 1e9);
+             tensor->name, (double)trainer->core.deadline_ns / 1e9);
     hlt_tensor_done(trainer, tensor, HALAY_ETIMEOUT, text);
 }
 
 uint64_t hlt_behind_step(halay_trainer_t *trainer)
 {
-    struct hlt_tensor *tensor = trainer->behind.head, *next;
-    int ends = trainer->leaving || trainer->broken;
+    struct hlt_tensor *tensor = trainer->behinds.list.head, *next;
+    int ends = trainer->core.leaving || trainer->core.broken;
     if (!tensor)
         return 0;
     halay_context_progress(trainer->context, 0);
     uint64_t now_ns = hlt_trainer_now_ns();
     for (; tensor; tensor = next) {
         next = tensor->next;
-        int late = tensor->submit_ns + trainer->deadline_ns <= now_ns;
+        int late = tensor->submit_ns + trainer->core.deadline_ns <= now_ns;
         int over = look(trainer, tensor->behind);
         if (!over && !ends && !late)
             continue;
         leave(trainer, tensor);
         if (over || ends)
-            hlt_tensor_list_push(&trainer->pending, tensor);
+            hlt_tensor_list_push(&trainer->core.pending, tensor);
         else
             expire(trainer, tensor);
     }
-    return trainer->behind.head ? now_ns + LOOK_NS : 0;
+    return trainer->behinds.list.head ? now_ns + LOOK_NS : 0;
 }
 
 void hlt_behinds_free(halay_trainer_t *trainer)
 {
     struct hlt_behind *behind;
-    while ((behind = trainer->after) != NULL) {
-        trainer->after = behind->next;
+    while ((behind = trainer->behinds.after) != NULL) {
+        trainer->behinds.after = behind->next;
         unmark(trainer, behind);
         free(behind);
     }
-    while ((behind = trainer->unused_behinds) != NULL) {
-        trainer->unused_behinds = behind->next;
+    while ((behind = trainer->behinds.unused) != NULL) {
+        trainer->behinds.unused = behind->next;
         free(behind);
     }
 }

@@ -4,8 +4,8 @@
  */
 #include <string.h>
 
-#include "../waits/text.h"
-#include "trainer.h"
+#include "../../waits/text.h"
+#include "negotiate.h"
 
 static double double_of(uint64_t bits)
 {
@@ -99,46 +99,46 @@ void hlt_text_mismatch(char *text, const struct hlt_record *record, const char *
                  record->first.members || record->other.members ? ", and all of its group," : "");
 }
 
-void hlt_text_unsupported(char *text, const halay_trainer_t *trainer,
-                          const struct hlt_record *record, int rank)
+void hlt_text_unsupported(char *text, const struct hlt_core *core, const struct hlt_record *record,
+                          int rank)
 {
     struct hly_line line = hly_line(text, HLT_TEXT_BYTES);
     hly_line_put(&line, "rank %d (%s) has joined, and cannot be part of what others have: ", rank,
-                 trainer->greetings[rank].host);
+                 core->greetings[rank].host);
     put_side(&line, record->first_rank, &record->first);
     hly_line_put(
         &line,
         ". While a rank has joined only allreduces with sum or average, and barriers, go on");
 }
 
-void hlt_text_lacks(char *text, const halay_trainer_t *trainer, const struct hlt_record *record,
+void hlt_text_lacks(char *text, const struct hlt_core *core, const struct hlt_record *record,
                     int rank)
 {
     struct hly_line line = hly_line(text, HLT_TEXT_BYTES);
     hly_line_put(&line, "rank %d (%s) has joined, and has no memory for its zeros: ", rank,
-                 trainer->greetings[rank].host);
+                 core->greetings[rank].host);
     put_side(&line, record->first_rank, &record->first);
     put_memory_of(&line, hlt_agreed_memory(&record->first));
     hly_line_put(&line, ". Submit a tensor in memory of that kind on each rank before one joins");
 }
 
 /* record: NULL: who has not joined. */
-static int is_missing(const halay_trainer_t *trainer, const struct hlt_record *record, int rank)
+static int is_missing(const struct hlt_core *core, const struct hlt_record *record, int rank)
 {
-    return record ? hlt_join_missing(trainer, record, rank) : !hlt_rank_in(trainer->joined, rank);
+    return record ? hlt_join_missing(core, record, rank) : !hlt_rank_in(core->joins.ranks, rank);
 }
 
 /* " 1 (node7), 8-15 (node8), and 3 more" */
-static void put_missing(struct hly_line *line, const halay_trainer_t *trainer,
+static void put_missing(struct hly_line *line, const struct hlt_core *core,
                         const struct hlt_record *record)
 {
-    const struct hlt_greeting *g = trainer->greetings;
+    const struct hlt_greeting *g = core->greetings;
     hly_line_put(line, " ");
-    for (int r = 0, last; r < trainer->nranks; r = last + 1) {
+    for (int r = 0, last; r < core->nranks; r = last + 1) {
         last = r;
-        if (!is_missing(trainer, record, r))
+        if (!is_missing(core, record, r))
             continue;
-        while (last + 1 < trainer->nranks && is_missing(trainer, record, last + 1) &&
+        while (last + 1 < core->nranks && is_missing(core, record, last + 1) &&
                !strcmp(g[r].host, g[last + 1].host))
             last++;
         if (hly_line_ranks(line, r, last))
@@ -147,33 +147,29 @@ static void put_missing(struct hly_line *line, const halay_trainer_t *trainer,
     hly_line_more(line, ", ");
 }
 
-void hlt_text_join(char *text, const halay_trainer_t *trainer)
+void hlt_text_join(char *text, const struct hlt_core *core)
 {
     struct hly_line line = hly_line(text, HLT_TEXT_BYTES);
     hly_line_put(&line, "join: nothing was agreed on for %.1f s; not joined: rank",
-                 (double)trainer->deadline_ns * 1e-9);
-    put_missing(&line, trainer, NULL);
+                 (double)core->deadline_ns * 1e-9);
+    put_missing(&line, core, NULL);
     hly_line_put(&line, ". Do all ranks join? Is one much slower? (HALAY_DEADLINE)");
 }
 
-/* What a rank that is missing knows of itself. */
-static void put_self(struct hly_line *line, halay_trainer_t *trainer,
-                     const struct hlt_record *record)
+static void put_self(struct hly_line *line, const struct hlt_core *core,
+                     const struct hlt_notice *notice)
 {
-    char place[HLT_PLACE_BYTES];
-    const struct hlt_tensor *waits = trainer->waiting.head;
-    hlt_stall_place(trainer, record->node.hash, place);
-    if (place[0])
-        hly_line_put(line, ". This rank has submitted it before, first at %s", place);
+    const struct hlt_tensor *waits = core->waiting.head;
+    if (notice->here[0])
+        hly_line_put(line, ". This rank has submitted it before, first at %s", notice->here);
     if (!waits)
         return;
-    hlt_stall_place(trainer, waits->node.hash, place);
     hly_line_put(line, ". This rank waits for '%s'", waits->name);
-    if (place[0])
-        hly_line_put(line, " (%s)", place);
+    if (notice->waits[0])
+        hly_line_put(line, " (%s)", notice->waits);
 }
 
-void hlt_text_notice(char *text, halay_trainer_t *trainer, const struct hlt_record *record,
+void hlt_text_notice(char *text, const struct hlt_core *core, const struct hlt_record *record,
                      const struct hlt_notice *notice)
 {
     struct hly_line line = hly_line(text, HLT_TEXT_BYTES);
@@ -181,23 +177,23 @@ void hlt_text_notice(char *text, halay_trainer_t *trainer, const struct hlt_reco
     if (notice->others)
         hly_line_put(&line, " and %d more", notice->others);
     hly_line_put(&line, " not submitted by rank");
-    put_missing(&line, trainer, record);
+    put_missing(&line, core, record);
     hly_line_put(&line, "; ");
     hly_line_waited(&line, notice->waited_ns, "rank %d", notice->rank);
     if (notice->place[0])
         hly_line_put(&line, " (%s)", notice->place);
-    if (!hlt_rank_in(record->announced, trainer->rank))
-        put_self(&line, trainer, record);
+    if (!hlt_rank_in(record->announced, core->rank))
+        put_self(&line, core, notice);
 }
 
-void hlt_text_timeout(char *text, const halay_trainer_t *trainer, const struct hlt_record *record,
+void hlt_text_timeout(char *text, const struct hlt_core *core, const struct hlt_record *record,
                       int rank, const char *name)
 {
     struct hly_line line = hly_line(text, HLT_TEXT_BYTES);
     hly_line_put(&line, "tensor '%s': ", name);
-    hly_line_waited(&line, trainer->deadline_ns, "rank %d", rank);
+    hly_line_waited(&line, core->deadline_ns, "rank %d", rank);
     hly_line_put(&line, "; not submitted by rank");
-    put_missing(&line, trainer, record);
+    put_missing(&line, core, record);
     hly_line_put(&line,
                  ". Do all ranks submit the same names? Is one much slower? (HALAY_DEADLINE)");
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer.h"
+#include "core.h"
 
 #define WORD        "noname."
 #define DIGITS      18
@@ -36,49 +36,49 @@ uint64_t hlt_series_name(uint64_t series, uint64_t number)
     return hlt_hash_words(series, &number, 1);
 }
 
-struct hlt_series *hlt_series_find(halay_trainer_t *trainer, uint64_t series)
+struct hlt_series *hlt_series_find(struct hlt_core *core, uint64_t series)
 {
-    for (size_t i = 0; i < trainer->nseries; i++)
-        if (trainer->series[i].series == series)
-            return &trainer->series[i];
+    for (size_t i = 0; i < core->learnt.nseries; i++)
+        if (core->learnt.series[i].series == series)
+            return &core->learnt.series[i];
     return NULL;
 }
 
-struct hlt_series *hlt_series_get(halay_trainer_t *trainer, uint64_t series, uint64_t number)
+struct hlt_series *hlt_series_get(struct hlt_core *core, uint64_t series, uint64_t number)
 {
-    struct hlt_series *found = hlt_series_find(trainer, series);
-    if (found || trainer->nseries == HLT_SERIES)
+    struct hlt_series *found = hlt_series_find(core, series);
+    if (found || core->learnt.nseries == HLT_SERIES)
         return found;
-    found = &trainer->series[trainer->nseries++];
+    found = &core->learnt.series[core->learnt.nseries++];
     *found = (struct hlt_series){series, number};
     return found;
 }
 
-void hlt_series_done(halay_trainer_t *trainer, uint64_t series, uint64_t number)
+void hlt_series_done(struct hlt_core *core, uint64_t series, uint64_t number)
 {
-    struct hlt_series *found = hlt_series_get(trainer, series, number);
+    struct hlt_series *found = hlt_series_get(core, series, number);
     if (found && found->next <= number)
         found->next = number + 1;
 }
 
 /* ------------------------------------------------------------------ periods */
 
-void hlt_period_forget(halay_trainer_t *trainer)
+void hlt_period_forget(struct hlt_core *core)
 {
-    trainer->period.count = 0;
+    core->learnt.period.count = 0;
 }
 
-void hlt_period_doubt(halay_trainer_t *trainer, int more)
+void hlt_period_doubt(struct hlt_core *core, int more)
 {
-    int exponent = trainer->period.backoff_log2 + more;
-    trainer->period.backoff_log2 = exponent < 0             ? 0
-                                   : exponent < BACKOFF_MAX ? exponent
-                                                            : BACKOFF_MAX;
+    int exponent = core->learnt.period.backoff_log2 + more;
+    core->learnt.period.backoff_log2 = exponent < 0             ? 0
+                                       : exponent < BACKOFF_MAX ? exponent
+                                                                : BACKOFF_MAX;
 }
 
-size_t hlt_period_add(halay_trainer_t *trainer, uint64_t says, int begins, size_t among)
+size_t hlt_period_add(struct hlt_core *core, uint64_t says, int begins, size_t among)
 {
-    struct hlt_period *period = &trainer->period;
+    struct hlt_period *period = &core->learnt.period;
     size_t at = period->count++, most = at < HLT_PERIOD ? at : HLT_PERIOD;
     uint64_t key = says << 1 | (uint64_t)(begins != 0),
              more = (UINT64_C(2) << period->backoff_log2) - 1;

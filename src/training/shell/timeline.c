@@ -53,8 +53,8 @@ static void put_timed(struct hlt_timeline *timeline, const struct hlt_timed *tim
 static uint32_t row_of(const halay_trainer_t *trainer, const struct hlt_tensor *tensor,
                        const char **text)
 {
-    struct hlt_timeline *timeline = trainer->timeline;
-    uint64_t hash = tensor->node.hash ^ trainer->label_hash;
+    struct hlt_timeline *timeline = trainer->recording.timeline;
+    uint64_t hash = tensor->node.hash ^ trainer->recording.label_hash;
     struct hlt_known *known = &timeline->known[hash % HLT_TIMELINE_KNOWN];
     *text = NULL;
     if (known->hash == hash)
@@ -64,10 +64,10 @@ static uint32_t row_of(const halay_trainer_t *trainer, const struct hlt_tensor *
         *known = (struct hlt_known){hash, row->number};
         return row->number;
     }
-    size_t bytes = strlen(trainer->label) + strlen(tensor->name) + 1;
+    size_t bytes = strlen(trainer->recording.label) + strlen(tensor->name) + 1;
     if (timeline->nrows == HLT_TIMELINE_ROWS || !(row = calloc(1, sizeof(*row) + bytes)))
         return HLT_TIMELINE_ROWS;
-    snprintf(row->name, bytes, "%s%s", trainer->label, tensor->name);
+    snprintf(row->name, bytes, "%s%s", trainer->recording.label, tensor->name);
     row->node.hash = hash;
     row->number = timeline->nrows++;
     hlt_tensor_map_add(&timeline->rows, &row->node);
@@ -80,7 +80,7 @@ static uint32_t row_of(const halay_trainer_t *trainer, const struct hlt_tensor *
 void hlt_timeline_tensor(halay_trainer_t *trainer, const struct hlt_tensor *tensor, int code,
                          uint64_t end_ns)
 {
-    struct hlt_timeline *timeline = trainer->timeline;
+    struct hlt_timeline *timeline = trainer->recording.timeline;
     pthread_mutex_lock(&timeline->lock);
     if (room(timeline, 1, 1)) {
         struct hlt_timed timed = {
@@ -101,7 +101,7 @@ void hlt_timeline_tensor(halay_trainer_t *trainer, const struct hlt_tensor *tens
 /* text: so many bytes as it counts, for the cells behind the first; or NULL. */
 static void record_held(halay_trainer_t *trainer, const struct hlt_timed *what, const char *text)
 {
-    struct hlt_timeline *timeline = trainer->timeline;
+    struct hlt_timeline *timeline = trainer->recording.timeline;
     size_t bytes = text ? what->count : 0, cells = hlt_cells(bytes, HLT_CELL_BYTES);
     if (!timeline)
         return;
@@ -131,28 +131,28 @@ static void record(halay_trainer_t *trainer, const struct hlt_timed *what)
 /* Asks for the rows of its items, once in a timeline. There is room for the names of new ones. */
 static void rows_read(halay_trainer_t *trainer, const struct hlt_call *call)
 {
-    struct hlt_item *item = trainer->replay.programme->script.items + call->group->first;
+    struct hlt_item *item = trainer->core.replay.programme->script.items + call->group->first;
     for (const struct hlt_tensor *t = call->tensors.head; t; t = t->next, item++) {
         struct hlt_timed timed = {.kind = HLT_RECORD_NAME};
         item->row = timed.row = row_of(trainer, t, &timed.name);
         if (timed.name)
-            put_timed(trainer->timeline, &timed, 0);
+            put_timed(trainer->recording.timeline, &timed, 0);
     }
-    call->group->timelines = trainer->timelines;
+    call->group->timelines = trainer->recording.timelines;
 }
 
 /* The call, and its tensors: four in a cell. */
 static void group_put(halay_trainer_t *trainer, const struct hlt_call *call,
                       const struct hlt_timed *timed)
 {
-    struct hlt_timeline *timeline = trainer->timeline;
+    struct hlt_timeline *timeline = trainer->recording.timeline;
     uint64_t cells = 1 + hlt_cells(timed->count, HLT_CELL_MEMBERS);
-    int known = call->group->timelines == trainer->timelines;
+    int known = call->group->timelines == trainer->recording.timelines;
     if (!room(timeline, cells + (known ? 0 : timed->count), 1 + timed->count))
         return;
     if (!known && timed->count)
         rows_read(trainer, call);
-    const struct hlt_item *item = trainer->replay.programme->script.items + call->group->first;
+    const struct hlt_item *item = trainer->core.replay.programme->script.items + call->group->first;
     const struct hlt_tensor *tensor = call->tensors.head;
     uint64_t at = atomic_load_explicit(&timeline->head, memory_order_relaxed);
     size_t bytes = tensor ? halay_type_bytes(tensor->type) : 0;
@@ -193,10 +193,10 @@ int hlt_timeline_fused(halay_trainer_t *trainer, const struct hlt_call *call, ui
     pthread_mutex_lock(&trainer->mutex);
     if (!timed.listed) {
         record_held(trainer, &timed, NULL);
-    } else if (trainer->timeline) {
-        pthread_mutex_lock(&trainer->timeline->lock);
+    } else if (trainer->recording.timeline) {
+        pthread_mutex_lock(&trainer->recording.timeline->lock);
         group_put(trainer, call, &timed);
-        pthread_mutex_unlock(&trainer->timeline->lock);
+        pthread_mutex_unlock(&trainer->recording.timeline->lock);
     }
     pthread_mutex_unlock(&trainer->mutex);
     return timed.listed;
@@ -204,7 +204,7 @@ int hlt_timeline_fused(halay_trainer_t *trainer, const struct hlt_call *call, ui
 
 void hlt_timeline_vote(halay_trainer_t *trainer, const struct hlt_call *call)
 {
-    if (trainer->recording && call->begin_ns)
+    if (trainer->recording.on && call->begin_ns)
         record(trainer, &(struct hlt_timed){.kind = HLT_RECORD_VOTE,
                                             .ns = {call->begin_ns, hlt_trainer_now_ns()},
                                             .count = call->group->count});
@@ -212,23 +212,24 @@ void hlt_timeline_vote(halay_trainer_t *trainer, const struct hlt_call *call)
 
 void hlt_timeline_round(halay_trainer_t *trainer)
 {
-    if (trainer->recording && trainer->round_ns)
+    if (trainer->recording.on && trainer->recording.round_ns)
         record(trainer,
-               &(struct hlt_timed){.kind = HLT_RECORD_ROUND,
-                                   .ns = {trainer->round_ns, hlt_trainer_now_ns()},
-                                   .count = (uint32_t)trainer->blocks[trainer->rank].count});
+               &(struct hlt_timed){
+                   .kind = HLT_RECORD_ROUND,
+                   .ns = {trainer->recording.round_ns, hlt_trainer_now_ns()},
+                   .count = (uint32_t)trainer->core.rounds.blocks[trainer->core.rank].count});
 }
 
 void hlt_timeline_cycle(halay_trainer_t *trainer)
 {
-    if (trainer->recording == HLT_RECORDING_CYCLES)
+    if (trainer->recording.on == HLT_RECORDING_CYCLES)
         record(trainer,
                &(struct hlt_timed){.kind = HLT_RECORD_CYCLE, .ns = {hlt_trainer_now_ns()}});
 }
 
 void hlt_timeline_void(halay_trainer_t *trainer)
 {
-    if (trainer->recording)
+    if (trainer->recording.on)
         record(trainer, &(struct hlt_timed){.kind = HLT_RECORD_VOID, .ns = {hlt_trainer_now_ns()}});
 }
 
@@ -329,8 +330,8 @@ static void timeline_leave(struct hlt_timeline *timeline, halay_timeline_result_
 /* Mutex held. */
 static void timeline_take(halay_trainer_t *trainer, struct hlt_timeline *timeline)
 {
-    trainer->timeline = timeline;
-    trainer->timelines++;
+    trainer->recording.timeline = timeline;
+    trainer->recording.timelines++;
 }
 
 int halay_trainer_timeline_start(halay_trainer_t *trainer, const char *path, int mark_cycles)
@@ -342,16 +343,17 @@ int halay_trainer_timeline_start(halay_trainer_t *trainer, const char *path, int
     int rc = hlt_trainer_enter(trainer);
     if (rc)
         return rc;
-    if (trainer->timeline)
+    if (trainer->recording.timeline)
         return hlt_trainer_leave(trainer, HALAY_ESTATE);
     if ((rc = timeline_create(path, &timeline)) != 0)
         return hlt_trainer_leave(trainer, rc);
     halay_context_topology(trainer->context, &topology);
     timeline->rank = topology.rank;
-    timeline->offset_ns = trainer->clock.offset_ns;
+    timeline->offset_ns = trainer->recording.clock.offset_ns;
     timeline->mark_cycles = mark_cycles;
     timeline->refs = 1;
-    hlt_timeline_begin(timeline, trainer->greetings[trainer->rank].host, trainer->clock.error_ns);
+    hlt_timeline_begin(timeline, trainer->core.greetings[trainer->core.rank].host,
+                       trainer->recording.clock.error_ns);
     if ((rc = hlt_thread_start(&timeline->thread, write_all, timeline)) != 0)
         timeline_free(timeline);
     else
@@ -361,12 +363,13 @@ int halay_trainer_timeline_start(halay_trainer_t *trainer, const char *path, int
 
 int halay_trainer_timeline_share(halay_trainer_t *trainer, halay_trainer_t *of, const char *label)
 {
-    if (!trainer || !of || trainer == of || !label || strlen(label) >= sizeof(trainer->label))
+    if (!trainer || !of || trainer == of || !label ||
+        strlen(label) >= sizeof(trainer->recording.label))
         return HALAY_EINVAL;
     int rc = hlt_trainer_enter(of);
     if (rc)
         return rc;
-    struct hlt_timeline *timeline = of->timeline;
+    struct hlt_timeline *timeline = of->recording.timeline;
     if (timeline) {
         pthread_mutex_lock(&timeline->lock);
         timeline->refs++;
@@ -376,14 +379,14 @@ int halay_trainer_timeline_share(halay_trainer_t *trainer, halay_trainer_t *of, 
     if (!timeline)
         return HALAY_ESTATE;
     rc = hlt_trainer_enter(trainer);
-    if (!rc && trainer->timeline)
+    if (!rc && trainer->recording.timeline)
         rc = hlt_trainer_leave(trainer, HALAY_ESTATE);
     if (rc) {
         timeline_leave(timeline, NULL);
         return rc;
     }
-    strcpy(trainer->label, label);
-    trainer->label_hash = label[0] ? hlt_tensor_hash(label) : 0;
+    strcpy(trainer->recording.label, label);
+    trainer->recording.label_hash = label[0] ? hlt_tensor_hash(label) : 0;
     timeline_take(trainer, timeline);
     return hlt_trainer_leave(trainer, 0);
 }
@@ -412,10 +415,10 @@ int halay_trainer_timeline_stop(halay_trainer_t *trainer, halay_timeline_result_
     int rc = hlt_trainer_enter(trainer);
     if (rc)
         return rc;
-    struct hlt_timeline *timeline = trainer->timeline;
-    trainer->timeline = NULL; /* from here on it puts nothing in */
-    trainer->label[0] = 0;
-    trainer->label_hash = 0;
+    struct hlt_timeline *timeline = trainer->recording.timeline;
+    trainer->recording.timeline = NULL; /* from here on it puts nothing in */
+    trainer->recording.label[0] = 0;
+    trainer->recording.label_hash = 0;
     hlt_trainer_leave(trainer, 0);
     if (!timeline)
         return HALAY_ESTATE;

@@ -13,8 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../proc/calibration.h"
-#include "tune.h"
+#include "../../../proc/calibration.h"
+#include "../core/tune.h"
+#include "calls.h"
 
 #define FILE_BYTES 1024
 
@@ -80,7 +81,8 @@ static void find_word(const char *text, const char *key, char word[32])
     snprintf(word, 32, "%.*s", (int)(length < 31 ? length : 31), at ? at + strlen(key) : "");
 }
 
-int hlt_tune_read(const struct hlt_tune *tune)
+/* The kept setting; -1: there is none, or it is stale, which is said. */
+static int read_kept(const struct hlt_tune *tune)
 {
     char path[HLY_CALIBRATION_PATH], text[FILE_BYTES], version[32], bytes[32], *end;
     const char *why;
@@ -137,14 +139,15 @@ static void show_tensors(const struct hlt_tune *tune, char text[64])
              (unsigned long long)tune->total_bytes);
 }
 
-void hlt_tune_give_up(const struct hlt_tune *tune)
+static void give_up(const struct hlt_tune *tune)
 {
     char what[64];
     show_tensors(tune, what);
     say("%s: not tuned: too few steps in a row have the same tensors", what);
 }
 
-void hlt_tune_write(const halay_trainer_t *trainer, const struct hlt_tune *tune)
+/* Keeps the result, and says it in one line. */
+static void write_kept(const struct hlt_core *core, const struct hlt_tune *tune)
 {
     char path[HLY_CALIBRATION_PATH], text[FILE_BYTES], size[32], kept[HLY_CALIBRATION_PATH + 64];
     char what[64];
@@ -163,7 +166,7 @@ void hlt_tune_write(const halay_trainer_t *trainer, const struct hlt_tune *tune)
     snprintf(text, sizeof(text),
              "# Fused groups for %s, %d ranks; by HALAY_AUTOTUNE\n"
              "halay %s\ngroup_bytes %zu\ngain %.3f\n",
-             what, trainer->nranks, halay_version(), tune->bytes[tune->setting], search->gain);
+             what, core->nranks, halay_version(), tune->bytes[tune->setting], search->gain);
     if (path_of(tune, path, &why)) {
         int failed = -hly_calibration_make_folder(path);
         failed = failed ? failed : write_file(path, text);
@@ -180,8 +183,9 @@ void hlt_tune_write(const halay_trainer_t *trainer, const struct hlt_tune *tune)
         say("%s: groups %s at most, the default: no other is 3 %% better; %s", what, size, kept);
 }
 
-/* Horovod's columns: those that there are no settings for are always the same. */
-void hlt_tune_log(const struct hlt_tune *tune, double ns)
+/* A line for HALAY_AUTOTUNE_LOG. Horovod's columns: those that there are no settings for are always
+ * the same. */
+static void log_block(const struct hlt_tune *tune, double ns)
 {
     const char *path = getenv("HALAY_AUTOTUNE_LOG");
     if (!path || !*path)
@@ -197,10 +201,30 @@ void hlt_tune_log(const struct hlt_tune *tune, double ns)
               "cycle_time_ms,tensor_fusion_threshold,score\n",
               file);
     if (file)
-        fprintf(file, "0,0,0,1,0,%g,%g\n", (double)tune->bytes[tune->setting] / (1 << 20),
+        fprintf(file, "0,0,0,1,0,%g,%g\n", (double)tune->bytes[tune->block_setting] / (1 << 20),
                 ns > 0 ? (double)tune->total_bytes / ns * 1e3 : 0);
     if (file && fclose(file))
         failed = 1;
-    if (failed && !tune->search.round && !tune->setting) /* once */
+    if (failed && !tune->search.round && !tune->block_setting) /* once */
         say("HALAY_AUTOTUNE_LOG: %s: %s", path, strerror(errno));
+}
+
+void hlt_tune_recall(struct hlt_core *core)
+{
+    struct hlt_tune *tune = core->replay.programme->tune;
+    const int reads = core->rank == 0 && !core->autotune.again && tune->search.nsettings > 1;
+    if (tune->state == HLT_TUNE_ASKS)
+        tune->words[0] = reads ? read_kept(tune) : -1;
+}
+
+void hlt_tune_speak(struct hlt_core *core)
+{
+    const struct hlt_tune *tune = core->speaks;
+    core->speaks = NULL;
+    if (tune && tune->says == HLT_TUNE_BLOCK)
+        log_block(tune, tune->block_ns);
+    else if (tune && tune->says == HLT_TUNE_FOUND)
+        write_kept(core, tune);
+    else if (tune)
+        give_up(tune);
 }

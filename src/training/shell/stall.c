@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../waits/text.h"
-#include "../waits/waits.h"
+#include "../../waits/text.h"
+#include "../../waits/waits.h"
+#include "../core/negotiate.h"
 #include "trainer.h"
 
 #define NOTICE_S_MAX  1e6
+#define ALARM_OF      16  /* deadline / this: a replayed group is out for long */
 #define LINES         100 /* of one trainer */
 #define PARTS         4   /* entries of a block that one question takes */
 #define PART_BYTES    (sizeof(struct hlt_announcement) - 2 * sizeof(uint64_t))
@@ -37,6 +39,9 @@ void hlt_stall_init(halay_trainer_t *trainer)
     const double seconds = text && *text ? strtod(text, NULL) : -1;
     trainer->stall.notice_ns =
         seconds >= 0 && seconds <= NOTICE_S_MAX ? (uint64_t)(seconds * 1e9) : HLY_FIRST_NOTICE_NS;
+    const uint64_t notice_ns = trainer->stall.notice_ns,
+                   wait_ns = trainer->core.deadline_ns / ALARM_OF;
+    trainer->core.alarm_after_ns = notice_ns && notice_ns < wait_ns ? notice_ns : wait_ns;
     trainer->stall.mute = level && !strcmp(level, "error");
 }
 
@@ -113,13 +118,13 @@ struct hlt_tensor *hlt_stall_due(halay_trainer_t *trainer)
 {
     struct hlt_stall *stall = &trainer->stall;
     struct hlt_tensor *due = NULL;
-    if (!stall->notice_ns || !trainer->waiting.head)
+    if (!stall->notice_ns || !trainer->core.waiting.head)
         return NULL;
     uint64_t now_ns = hlt_trainer_now_ns();
     if (now_ns < stall->check_ns)
         return NULL;
     uint64_t next_ns = now_ns + stall->notice_ns, due_ns = now_ns + 1;
-    for (struct hlt_tensor *t = trainer->waiting.head; t; t = t->next) {
+    for (struct hlt_tensor *t = trainer->core.waiting.head; t; t = t->next) {
         const struct hly_notices notices = notices_of(stall, t);
         const uint64_t t_ns = hly_notices_due_ns(&notices);
         if (t_ns < due_ns) {
@@ -139,7 +144,7 @@ uint64_t hlt_stall_check_ns(const halay_trainer_t *trainer)
     const struct hlt_stall *stall = &trainer->stall;
     if (!stall->notice_ns || trainer->round) /* of a round that waits, the calls below say so */
         return 0;
-    return trainer->waiting.head ? stall->check_ns : 0;
+    return trainer->core.waiting.head ? stall->check_ns : 0;
 }
 
 /* One notice is of all that wait for the same ranks, so one that was almost due counts as given. */
@@ -182,8 +187,8 @@ static int alike(const struct hlt_record *a, const struct hlt_record *b, int nra
 /* A rank with a full block may have more to say: then it is asked again in the next round. */
 static int all_said(const halay_trainer_t *trainer)
 {
-    for (int r = 0; r < trainer->nranks; r++)
-        if (trainer->blocks[r].count == HLT_ROUND_ENTRIES)
+    for (int r = 0; r < trainer->core.nranks; r++)
+        if (trainer->core.rounds.blocks[r].count == HLT_ROUND_ENTRIES)
             return 0;
     return 1;
 }
@@ -193,18 +198,19 @@ static int tell(halay_trainer_t *trainer, const struct hlt_record *record)
 {
     int count = 0;
     uint64_t now_ns = hlt_trainer_now_ns();
-    for (size_t i = 0; i <= trainer->records.mask; i++) {
-        for (struct hlt_node *node = trainer->records.buckets[i]; node; node = node->next) {
+    for (size_t i = 0; i <= trainer->core.rounds.records.mask; i++) {
+        for (struct hlt_node *node = trainer->core.rounds.records.buckets[i]; node;
+             node = node->next) {
             struct hlt_record *other = (struct hlt_record *)node;
-            if (!alike(record, other, trainer->nranks))
+            if (!alike(record, other, trainer->core.nranks))
                 continue;
-            other->told = trainer->counters.control_rounds;
+            other->told = trainer->core.counters.control_rounds;
             count++;
         }
     }
-    for (struct hlt_tensor *t = trainer->waiting.head; t; t = t->next) {
-        struct hlt_node *node = hlt_tensor_map_find(&trainer->records, t->node.hash);
-        if (node && ((struct hlt_record *)node)->told == trainer->counters.control_rounds)
+    for (struct hlt_tensor *t = trainer->core.waiting.head; t; t = t->next) {
+        struct hlt_node *node = hlt_tensor_map_find(&trainer->core.rounds.records, t->node.hash);
+        if (node && ((struct hlt_record *)node)->told == trainer->core.counters.control_rounds)
             told(&trainer->stall, t, now_ns);
     }
     return count;
@@ -215,7 +221,7 @@ static void say(halay_trainer_t *trainer, const char *text)
     struct hlt_stall *stall = &trainer->stall;
     if (!stall->notice_ns || stall->mute || stall->lines > LINES)
         return;
-    fprintf(stderr, "halay: rank %d: %s%s\n", trainer->rank, text,
+    fprintf(stderr, "halay: rank %d: %s%s\n", trainer->core.rank, text,
             stall->lines == LINES ? " (no more notices from this rank)" : "");
     stall->lines++;
 }
@@ -224,7 +230,7 @@ static void say(halay_trainer_t *trainer, const char *text)
 static int first_missing(const halay_trainer_t *trainer, const struct hlt_record *record)
 {
     int r = 0;
-    while (r < trainer->nranks - 1 && !hlt_join_missing(trainer, record, r))
+    while (r < trainer->core.nranks - 1 && !hlt_join_missing(&trainer->core, record, r))
         r++;
     return r;
 }
@@ -232,9 +238,11 @@ static int first_missing(const halay_trainer_t *trainer, const struct hlt_record
 static void asked(halay_trainer_t *trainer, int rank, const struct part *parts)
 {
     char question[QUESTION_BYTE], text[HLT_TEXT_BYTES];
+    char here[HLT_PLACE_BYTES], waits[HLT_PLACE_BYTES] = "";
+    const struct hlt_tensor *own = trainer->core.waiting.head;
     struct hlt_record *record =
-        (struct hlt_record *)hlt_tensor_map_find(&trainer->records, parts->name);
-    if (!record || record->told == trainer->counters.control_rounds || !all_said(trainer))
+        (struct hlt_record *)hlt_tensor_map_find(&trainer->core.rounds.records, parts->name);
+    if (!record || record->told == trainer->core.counters.control_rounds || !all_said(trainer))
         return;
     for (size_t i = 0; i < PARTS; i++)
         memcpy(question + i * PART_BYTES, parts[i].text, PART_BYTES);
@@ -245,17 +253,22 @@ static void asked(halay_trainer_t *trainer, int rank, const struct part *parts)
         .name = question,
         .place = strlen(question) + 1 < QUESTION_BYTE ? question + strlen(question) + 1 : "",
         .others = tell(trainer, record) - 1,
+        .here = here,
+        .waits = waits,
     };
-    if (trainer->rank != first_missing(trainer, record)) /* all read it, and one says it */
+    if (trainer->core.rank != first_missing(trainer, record)) /* all read it, and one says it */
         return;
-    hlt_text_notice(text, trainer, record, &notice);
+    hlt_stall_place(trainer, record->node.hash, here);
+    if (own)
+        hlt_stall_place(trainer, own->node.hash, waits);
+    hlt_text_notice(text, &trainer->core, record, &notice);
     say(trainer, text);
 }
 
 void hlt_stall_read(halay_trainer_t *trainer)
 {
-    for (int r = 0; r < trainer->nranks; r++) {
-        const struct hlt_block *block = &trainer->blocks[r];
+    for (int r = 0; r < trainer->core.nranks; r++) {
+        const struct hlt_block *block = &trainer->core.rounds.blocks[r];
         for (uint64_t i = 0; i + PARTS <= block->count; i++) {
             const struct hlt_announcement *says = &block->entries[i];
             if (hlt_announcement_kind(says) == HLT_KIND_QUESTION && !(says->what >> 8 & 0xff))

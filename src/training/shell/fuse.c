@@ -14,64 +14,6 @@
 
 #define BUFFER_ALIGN 4096
 
-halay_type_t hlt_announcement_type(const struct hlt_announcement *says)
-{
-    return (halay_type_t)(says->what >> 8 & 0xff);
-}
-
-halay_op_t hlt_announcement_op(const struct hlt_announcement *says)
-{
-    return (halay_op_t)(says->what >> 16 & 0xff);
-}
-
-static int is_integer(halay_type_t type)
-{
-    return type <= HALAY_UINT64;
-}
-
-/* A sum of marks must not wrap, so only so many ranks share one. */
-size_t hlt_fuse_marks(const halay_trainer_t *trainer, halay_type_t type)
-{
-    size_t nranks = (size_t)trainer->nranks, bytes = halay_type_bytes(type);
-    return bytes == 1 ? nranks / 128 + 1 : bytes == 2 ? nranks / 32768 + 1 : 1;
-}
-
-/*
- * 1 if the reduced mark shows a void rank. An exclusive or forgets an even number of them; an
- * integer average truncates one.
- */
-static int shows_void(halay_op_t op, halay_type_t type)
-{
-    switch (op) {
-    case HALAY_SUM:
-    case HALAY_PROD:
-    case HALAY_MIN:
-    case HALAY_MAX:
-    case HALAY_LAND:
-    case HALAY_LOR:
-    case HALAY_BAND:
-    case HALAY_BOR:
-        return 1;
-    default:
-        return op == HALAY_AVERAGE && !is_integer(type);
-    }
-}
-
-int hlt_fuse_takes(const halay_trainer_t *trainer, const struct hlt_announcement *says, size_t most)
-{
-    halay_type_t type = hlt_announcement_type(says);
-    halay_op_t op = hlt_announcement_op(says);
-    size_t bytes = halay_type_bytes(type), marks = hlt_fuse_marks(trainer, type) * bytes;
-    if (hlt_announcement_kind(says) != HLT_KIND_ALLREDUCE || !shows_void(op, type))
-        return 0;
-    return marks <= most && says->count <= most / bytes;
-}
-
-int hlt_fuse_alike(const struct hlt_announcement *a, const struct hlt_announcement *b)
-{
-    return a->what == b->what;
-}
-
 static int buffer_grow(halay_trainer_t *trainer, struct hlt_buffer *buffer, uint32_t memory,
                        size_t bytes)
 {
@@ -96,7 +38,7 @@ static struct hlt_buffer *buffer_choose(halay_trainer_t *trainer, uint32_t memor
 {
     struct hlt_buffer *found = NULL;
     for (int i = HLT_BUFFERS; i-- > 0;) {
-        struct hlt_buffer *buffer = &trainer->buffers[i];
+        struct hlt_buffer *buffer = &trainer->fusion.buffers[i];
         int better = !found || (found->kind != memory && !buffer->bytes);
         if (!buffer->used && (better || (buffer->bytes && buffer->kind == memory)))
             found = buffer;
@@ -113,7 +55,7 @@ int hlt_fuse_buffer(halay_trainer_t *trainer, uint32_t memory, size_t bytes, int
     if (rc)
         return rc;
     chosen->used = 1;
-    *buffer = (int)(chosen - trainer->buffers);
+    *buffer = (int)(chosen - trainer->fusion.buffers);
     return 0;
 }
 
@@ -121,7 +63,7 @@ int hlt_fuse_free(const halay_trainer_t *trainer)
 {
     int unused = 0;
     for (int i = 0; i < HLT_BUFFERS; i++)
-        unused |= !trainer->buffers[i].used;
+        unused |= !trainer->fusion.buffers[i].used;
     return unused;
 }
 
@@ -175,12 +117,12 @@ static void neutral(char *at, halay_type_t type, halay_op_t op)
 void hlt_fuse_mark(const halay_trainer_t *trainer, char *at, halay_type_t type, halay_op_t op,
                    int empty)
 {
-    size_t bytes = halay_type_bytes(type), marks = hlt_fuse_marks(trainer, type);
+    size_t bytes = halay_type_bytes(type), marks = hlt_fuse_marks(trainer->core.nranks, type);
     for (size_t i = 0; i < marks; i++)
         neutral(at + i * bytes, type, op);
     if (!empty)
         return;
-    at += (size_t)trainer->rank * marks / (size_t)trainer->nranks * bytes;
+    at += (size_t)trainer->core.rank * marks / (size_t)trainer->core.nranks * bytes;
     if (op == HALAY_SUM || op == HALAY_AVERAGE || op == HALAY_MAX || op == HALAY_LOR ||
         op == HALAY_BOR)
         one(at, type);
@@ -192,7 +134,7 @@ int hlt_fuse_marked(const halay_trainer_t *trainer, const char *at, halay_type_t
                     halay_op_t op)
 {
     char want[16];
-    size_t bytes = halay_type_bytes(type), marks = hlt_fuse_marks(trainer, type);
+    size_t bytes = halay_type_bytes(type), marks = hlt_fuse_marks(trainer->core.nranks, type);
     assert(bytes <= sizeof(want));
     neutral(want, type, op);
     for (size_t i = 0; i < marks; i++)

@@ -18,6 +18,13 @@
 
 /* ------------------------------------------------------------------ settings */
 
+/* Rank 0's shell is to say it. */
+static void say(struct hlt_core *core, struct hlt_tune *tune, enum hlt_tune_says what)
+{
+    tune->says = what;
+    core->speaks = core->rank == 0 ? tune : NULL;
+}
+
 /* What the programme's groups are now: programmes are equal where this is. */
 static uint64_t grouping(const struct hlt_programme *programme)
 {
@@ -31,15 +38,21 @@ static uint64_t grouping(const struct hlt_programme *programme)
     return hash;
 }
 
+static void group(struct hlt_core *core, struct hlt_programme *programme, size_t most)
+{
+    if (hlt_programme_group(core->nranks, programme, most))
+        hlt_core_leave_all(core, HALAY_ENOMEM, "no memory to sort tensors into groups anew");
+}
+
 /* Adds a setting whose groups differ from those of all that are there. */
-static int add_setting(halay_trainer_t *trainer, struct hlt_tune *tune, int n, uint64_t seen[],
+static int add_setting(struct hlt_core *core, struct hlt_tune *tune, int n, uint64_t seen[],
                        uint64_t bytes)
 {
-    const struct hlt_programme *programme = trainer->replay.programme;
+    struct hlt_programme *programme = core->replay.programme;
     int known = 0;
-    if (n == HLT_SETTINGS || trainer->broken)
+    if (n == HLT_SETTINGS || core->broken)
         return n;
-    hlt_replay_regroup(trainer, (size_t)bytes);
+    group(core, programme, (size_t)bytes);
     seen[n] = grouping(programme);
     while (seen[known] != seen[n])
         known++;
@@ -48,30 +61,30 @@ static int add_setting(halay_trainer_t *trainer, struct hlt_tune *tune, int n, u
 }
 
 /* From the default up and down by factors of 4; the largest; and none. */
-static void find_settings(halay_trainer_t *trainer, struct hlt_tune *tune)
+static void find_settings(struct hlt_core *core, struct hlt_tune *tune)
 {
-    const uint64_t preset = trainer->buffer_bytes, most = trainer->autotune.most_bytes;
+    const uint64_t preset = core->buffer_bytes, most = core->autotune.most_bytes;
     uint64_t seen[HLT_SETTINGS];
-    int n = add_setting(trainer, tune, 0, seen, preset);
-    n = add_setting(trainer, tune, n, seen, 0);
-    n = add_setting(trainer, tune, n, seen, most);
+    int n = add_setting(core, tune, 0, seen, preset);
+    n = add_setting(core, tune, n, seen, 0);
+    n = add_setting(core, tune, n, seen, most);
     for (uint64_t far = 4; far <= 64; far *= 4) {
         if (preset * far < most)
-            n = add_setting(trainer, tune, n, seen, preset * far);
+            n = add_setting(core, tune, n, seen, preset * far);
         if (preset / far >= LEAST_BYTES)
-            n = add_setting(trainer, tune, n, seen, preset / far);
+            n = add_setting(core, tune, n, seen, preset / far);
     }
-    hlt_replay_regroup(trainer, (size_t)preset);
-    hlt_search_begin(&tune->search, n > 0 ? n : 1, (int)trainer->autotune.steps);
+    group(core, core->replay.programme, (size_t)preset);
+    hlt_search_begin(&tune->search, n > 0 ? n : 1, (int)core->autotune.steps);
 }
 
 /* Between two cycles. NULL: no memory, and the trainer has ended. */
-static struct hlt_tune *tune_make(halay_trainer_t *trainer)
+static struct hlt_tune *tune_make(struct hlt_core *core)
 {
-    struct hlt_programme *programme = trainer->replay.programme;
+    struct hlt_programme *programme = core->replay.programme;
     struct hlt_tune *tune = calloc(1, sizeof(*tune));
     if (!tune) {
-        hlt_trainer_leave_all(trainer, HALAY_ENOMEM, "no memory for autotuning");
+        hlt_core_leave_all(core, HALAY_ENOMEM, "no memory for autotuning");
         return NULL;
     }
     programme->tune = tune;
@@ -80,8 +93,8 @@ static struct hlt_tune *tune_make(halay_trainer_t *trainer)
         const struct hlt_announcement *says = &programme->script.items[i].says;
         tune->total_bytes += says->count * halay_type_bytes(hlt_announcement_type(says));
     }
-    find_settings(trainer, tune);
-    const uint64_t key[] = {programme->set, trainer->autotune.key};
+    find_settings(core, tune);
+    const uint64_t key[] = {programme->set, core->autotune.key};
     tune->key = hlt_hash_words(0, key, 2);
     return tune;
 }
@@ -95,32 +108,25 @@ void hlt_tune_free(struct hlt_programme *programme)
 /* ------------------------------------------------------------------ the search */
 
 /* The next block begins, or what was found is used from here on. */
-static void go_on(halay_trainer_t *trainer, struct hlt_tune *tune)
+static void go_on(struct hlt_core *core, struct hlt_tune *tune)
 {
     const int setting = hlt_search_setting(&tune->search);
     tune->state = tune->search.over ? HLT_TUNE_OVER : HLT_TUNE_SEARCHES;
     tune->cycles = 0;
     tune->nns = 0;
     if (setting != tune->setting)
-        hlt_replay_regroup(trainer, tune->bytes[setting]);
+        group(core, core->replay.programme, tune->bytes[setting]);
     tune->setting = setting;
 }
 
-static void ask(halay_trainer_t *trainer, struct hlt_tune *tune)
-{
-    const int reads = trainer->rank == 0 && !trainer->autotune.again && tune->search.nsettings > 1;
-    tune->words[0] = reads ? hlt_tune_read(tune) : -1;
-    hlt_tune_start(trainer);
-}
-
 /* 1 if something changes ahead of the next cycle. */
-static int is_due(const halay_trainer_t *trainer, const struct hlt_tune *tune)
+static int is_due(const struct hlt_core *core, const struct hlt_tune *tune)
 {
     switch (tune->state) {
     case HLT_TUNE_ASKS:
         return 1;
     case HLT_TUNE_WARMS:
-        return tune->cycles >= trainer->autotune.warmup_steps;
+        return tune->cycles >= core->autotune.warmup_steps;
     case HLT_TUNE_SEARCHES:
         return tune->cycles == 1 + (uint32_t)hlt_search_steps(&tune->search);
     default:
@@ -128,81 +134,82 @@ static int is_due(const halay_trainer_t *trainer, const struct hlt_tune *tune)
     }
 }
 
-static void block_over(halay_trainer_t *trainer, struct hlt_tune *tune)
+/* 1: the ranks have to reduce their words. */
+static int block_over(struct hlt_core *core, struct hlt_tune *tune)
 {
     if (tune->nns < HLT_BLOCK_STEPS)
-        tune->ns[tune->nns++] = (double)(hlt_trainer_now_ns() - tune->stamp_ns);
-    const double ns = hlt_median(tune->ns, tune->nns);
-    if (trainer->rank == 0)
-        hlt_tune_log(tune, ns);
-    if (hlt_search_block(&tune->search, ns)) {
+        tune->ns[tune->nns++] = (double)(core->now_ns - tune->stamp_ns);
+    tune->block_ns = hlt_median(tune->ns, tune->nns);
+    tune->block_setting = tune->setting;
+    say(core, tune, HLT_TUNE_BLOCK);
+    if (hlt_search_block(&tune->search, tune->block_ns)) {
         memcpy(tune->words, tune->search.ns, sizeof(tune->words));
-        hlt_tune_start(trainer);
-    } else {
-        go_on(trainer, tune);
+        return 1;
     }
+    go_on(core, tune);
+    return 0;
 }
 
-enum hlt_turn hlt_tune_next(halay_trainer_t *trainer)
+enum hlt_turn hlt_tune_next(struct hlt_core *core)
 {
-    const struct hlt_replay *replay = &trainer->replay;
+    const struct hlt_replay *replay = &core->replay;
     struct hlt_tune *tune = replay->programme->tune;
-    if ((tune && !is_due(trainer, tune)) || replay->results > replay->first_void)
+    if ((tune && !is_due(core, tune)) || replay->results > replay->first_void)
         return HLT_TURN_BEGIN;
     if (replay->results < replay->issued)
         return HLT_TURN_WAIT;
-    if (!tune && !(tune = tune_make(trainer)))
+    if (!tune && !(tune = tune_make(core)))
         return HLT_TURN_WAIT;
     if (tune->state == HLT_TUNE_ASKS)
-        ask(trainer, tune);
-    else if (tune->state == HLT_TUNE_WARMS)
-        go_on(trainer, tune);
-    else
-        block_over(trainer, tune);
-    return trainer->voting || trainer->broken ? HLT_TURN_WAIT : HLT_TURN_CHANGED;
+        return HLT_TURN_REDUCE;
+    if (tune->state == HLT_TUNE_WARMS)
+        go_on(core, tune);
+    else if (block_over(core, tune))
+        return HLT_TURN_REDUCE;
+    return core->broken ? HLT_TURN_WAIT : HLT_TURN_CHANGED;
 }
 
-void hlt_tune_cycle(halay_trainer_t *trainer)
+void hlt_tune_cycle(struct hlt_core *core)
 {
-    struct hlt_tune *tune = trainer->replay.programme->tune;
+    struct hlt_tune *tune = core->replay.programme->tune;
     if (!tune || tune->state == HLT_TUNE_OVER)
         return;
-    const uint64_t now_ns = hlt_trainer_now_ns();
+    const uint64_t now_ns = core->now_ns;
     if (tune->cycles > 1 && tune->nns < HLT_BLOCK_STEPS)
         tune->ns[tune->nns++] = (double)(now_ns - tune->stamp_ns);
     tune->stamp_ns = now_ns;
     tune->cycles++;
 }
 
-double *hlt_tune_words(const halay_trainer_t *trainer, size_t *nwords)
+double *hlt_tune_words(const struct hlt_core *core, size_t *nwords)
 {
-    struct hlt_tune *tune = trainer->replay.programme->tune;
+    struct hlt_tune *tune = core->replay.programme->tune;
     *nwords = tune->state == HLT_TUNE_ASKS ? 1 : hlt_search_words(&tune->search);
     return tune->words;
 }
 
-void hlt_tune_agreed(halay_trainer_t *trainer)
+void hlt_tune_agreed(struct hlt_core *core)
 {
-    struct hlt_tune *tune = trainer->replay.programme->tune;
+    struct hlt_tune *tune = core->replay.programme->tune;
     struct hlt_search *search = &tune->search;
     if (tune->state != HLT_TUNE_ASKS) {
         memcpy(search->ns, tune->words, sizeof(search->ns));
         hlt_search_agreed(search);
-        go_on(trainer, tune);
+        go_on(core, tune);
     } else if (tune->words[0] >= 0 && tune->words[0] < search->nsettings) {
         search->over = tune->from_file = 1;
         search->found = (int)tune->words[0];
-        go_on(trainer, tune);
+        go_on(core, tune);
     } else {
         tune->state = search->over ? HLT_TUNE_OVER : HLT_TUNE_WARMS;
     }
-    if (trainer->rank == 0 && tune->state == HLT_TUNE_OVER)
-        hlt_tune_write(trainer, tune);
+    if (tune->state == HLT_TUNE_OVER)
+        say(core, tune, HLT_TUNE_FOUND);
 }
 
 /* ------------------------------------------------------------------ programmes that end */
 
-void hlt_tune_void(halay_trainer_t *trainer, struct hlt_programme *programme)
+void hlt_tune_void(struct hlt_core *core, struct hlt_programme *programme)
 {
     struct hlt_tune *tune = programme->tune;
     if (!tune || tune->state != HLT_TUNE_SEARCHES)
@@ -213,13 +220,11 @@ void hlt_tune_void(halay_trainer_t *trainer, struct hlt_programme *programme)
         return;
     tune->state = HLT_TUNE_OVER;
     tune->setting = 0;
-    if (trainer->rank == 0)
-        hlt_tune_give_up(tune);
-    if (hlt_programme_group(trainer, programme, tune->bytes[0]))
-        hlt_trainer_leave_all(trainer, HALAY_ENOMEM, "no memory to sort tensors into groups anew");
+    say(core, tune, HLT_TUNE_GAVE_UP);
+    group(core, programme, tune->bytes[0]);
 }
 
-void hlt_tune_keep(halay_trainer_t *trainer, struct hlt_programme *to, struct hlt_programme *from)
+void hlt_tune_keep(struct hlt_core *core, struct hlt_programme *to, struct hlt_programme *from)
 {
     struct hlt_tune *tune = to->tune = from->tune;
     from->tune = NULL;
@@ -229,6 +234,5 @@ void hlt_tune_keep(halay_trainer_t *trainer, struct hlt_programme *to, struct hl
         tune->cycles = 0;
         tune->nns = 0;
     }
-    if (hlt_programme_group(trainer, to, tune->bytes[tune->setting]))
-        hlt_trainer_leave_all(trainer, HALAY_ENOMEM, "no memory to sort tensors into groups anew");
+    group(core, to, tune->bytes[tune->setting]);
 }

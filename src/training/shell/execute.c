@@ -11,19 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tune.h"
-
-void hlt_trainer_verdict(const halay_comm_t *comm, int code, char *text, size_t bytes)
-{
-    halay_verdict_t verdict = {.size = sizeof(verdict)};
-    int known = !halay_comm_verdict(comm, &verdict) && verdict.code == code && verdict.text[0];
-    snprintf(text, bytes, "%s", known ? verdict.text : halay_strerror(code));
-}
+#include "../core/replay.h"
+#include "../core/tune.h"
+#include "trainer.h"
 
 static struct hlt_call *call_take(halay_trainer_t *trainer, enum hlt_call_kind kind)
 {
-    assert(trainer->ncalls < HLT_CALLS);
-    struct hlt_call *call = &trainer->calls[trainer->ncalls++];
+    assert(trainer->calls.count < HLT_CALLS);
+    struct hlt_call *call = &trainer->calls.at[trainer->calls.count++];
     *call = (struct hlt_call){.kind = kind, .buffer = -1};
     return call;
 }
@@ -32,9 +27,9 @@ static struct hlt_call *call_take(halay_trainer_t *trainer, enum hlt_call_kind k
 static void call_drop(halay_trainer_t *trainer, struct hlt_call *call, int code, char *text)
 {
     hlt_trainer_verdict(trainer->data, code, text, HLT_TEXT_BYTES);
-    hlt_tensor_list_end(trainer, &call->tensors, code, text);
+    hlt_tensors_fail(trainer, &call->tensors, code, text);
     if (call->buffer >= 0)
-        trainer->buffers[call->buffer].used = 0;
+        trainer->fusion.buffers[call->buffer].used = 0;
 }
 
 /* The last call could not be made, so it is taken off. The order of calls is lost, and the others
@@ -42,9 +37,9 @@ static void call_drop(halay_trainer_t *trainer, struct hlt_call *call, int code,
 static void call_fail(halay_trainer_t *trainer, int code)
 {
     char text[HLT_TEXT_BYTES];
-    call_drop(trainer, &trainer->calls[--trainer->ncalls], code, text);
-    trainer->data_broken = code;
-    hlt_trainer_leave_all(trainer, code, text);
+    call_drop(trainer, &trainer->calls.at[--trainer->calls.count], code, text);
+    trainer->calls.broken = code;
+    hlt_core_leave_all(&trainer->core, code, text);
 }
 
 /* There is no memory for a fusion buffer. */
@@ -111,9 +106,10 @@ static int allreduce_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
 static int allgather_counts(halay_trainer_t *trainer, struct hlt_tensor *tensor, size_t *bytes)
 {
     size_t total = 0;
-    for (int r = 0; r < trainer->nranks; r++) {
-        if (__builtin_mul_overflow(tensor->rows[r], tensor->says.count, &trainer->counts[r]) ||
-            __builtin_add_overflow(total, trainer->counts[r], &total))
+    for (int r = 0; r < trainer->core.nranks; r++) {
+        if (__builtin_mul_overflow(tensor->rows[r], tensor->says.count,
+                                   &trainer->calls.counts[r]) ||
+            __builtin_add_overflow(total, trainer->calls.counts[r], &total))
             return HALAY_EINVAL;
     }
     tensor->result_count = total;
@@ -130,8 +126,8 @@ static int allgather_start(halay_trainer_t *trainer, struct hlt_tensor *tensor, 
     const void *in = tensor->count ? tensor->in : tensor->result;
     if (tensor->unready || (bytes && !tensor->result))
         return call_refuse(trainer, tensor->unready ? tensor->unready : HALAY_ENOMEM, request);
-    return halay_iallgatherv(in, tensor->result, trainer->counts, NULL, tensor->type, trainer->data,
-                             request);
+    return halay_iallgatherv(in, tensor->result, trainer->calls.counts, NULL, tensor->type,
+                             trainer->data, request);
 }
 
 static int scatter_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
@@ -139,9 +135,9 @@ static int scatter_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
 {
     const void *in = tensor->in;
     int rc = tensor->unready;
-    for (int r = 0; r < trainer->nranks; r++)
-        trainer->counts[r] = hlt_tensor_share(trainer, &tensor->says, r);
-    tensor->result_count = trainer->counts[trainer->rank];
+    for (int r = 0; r < trainer->core.nranks; r++)
+        trainer->calls.counts[r] = hlt_announcement_share(trainer->core.nranks, &tensor->says, r);
+    tensor->result_count = trainer->calls.counts[trainer->core.rank];
     if (!rc && tensor->prescale != 1 && tensor->count) {
         size_t bytes = tensor->count * halay_type_bytes(tensor->type);
         if (!(tensor->result = hlt_memory_alloc(trainer, tensor->memory, bytes)))
@@ -152,7 +148,7 @@ static int scatter_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
     }
     if (rc)
         return call_refuse(trainer, rc, request);
-    return halay_ireduce_scatterv(in, tensor->out, trainer->counts, tensor->type, tensor->op,
+    return halay_ireduce_scatterv(in, tensor->out, trainer->calls.counts, tensor->type, tensor->op,
                                   trainer->data, request);
 }
 
@@ -161,8 +157,8 @@ static int scatter_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
 /* A vote or an exchange is over, or could not be made. */
 static void voting_end(halay_trainer_t *trainer)
 {
-    assert(trainer->voting);
-    trainer->voting = 0;
+    assert(trainer->calls.voting);
+    trainer->calls.voting = 0;
 }
 
 /* Each rank tells each other how many rows it has for it. The alltoall itself comes next. */
@@ -171,10 +167,10 @@ static void exchange_start(halay_trainer_t *trainer, struct hlt_tensor *tensor)
     _Static_assert(sizeof(size_t) == sizeof(uint64_t), "rows are sent as they are");
     struct hlt_call *call = call_take(trainer, HLT_CALL_EXCHANGE);
     hlt_tensor_list_push(&call->tensors, tensor);
-    trainer->counters.deals++;
-    int rc = halay_ialltoall(tensor->rows + trainer->nranks, tensor->rows, 1, HALAY_UINT64,
+    trainer->core.counters.deals++;
+    int rc = halay_ialltoall(tensor->rows + trainer->core.nranks, tensor->rows, 1, HALAY_UINT64,
                              trainer->data, &call->request);
-    trainer->voting = !rc;
+    trainer->calls.voting = !rc;
     if (rc)
         call_fail(trainer, rc);
 }
@@ -185,19 +181,19 @@ static int exchange_end(halay_trainer_t *trainer, struct hlt_call *call)
     voting_end(trainer);
     tensor->exchanged = 1;
     hlt_exchange_keep(trainer, tensor);
-    hlt_tensor_list_push_first(&trainer->ready, tensor);
+    hlt_tensor_list_push_first(&trainer->core.ready, tensor);
     return 1;
 }
 
 static int alltoall_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
                           halay_request_t **request)
 {
-    size_t nranks = (size_t)trainer->nranks, row = tensor->says.count, total = 0, bytes;
+    size_t nranks = (size_t)trainer->core.nranks, row = tensor->says.count, total = 0, bytes;
     int over = 0;
     for (size_t r = 0; r < nranks; r++) {
-        over |= __builtin_mul_overflow(tensor->rows[r], row, &trainer->counts[r]);
-        over |= __builtin_add_overflow(total, trainer->counts[r], &total);
-        trainer->counts[nranks + r] = tensor->rows[nranks + r] * row;
+        over |= __builtin_mul_overflow(tensor->rows[r], row, &trainer->calls.counts[r]);
+        over |= __builtin_add_overflow(total, trainer->calls.counts[r], &total);
+        trainer->calls.counts[nranks + r] = tensor->rows[nranks + r] * row;
     }
     over |= __builtin_mul_overflow(total, halay_type_bytes(tensor->type), &bytes);
     tensor->result_count = total;
@@ -211,8 +207,8 @@ static int alltoall_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
                                            : HALAY_ENOMEM,
                            request);
     const void *in = tensor->count ? tensor->in : tensor->result;
-    return halay_ialltoallv(in, trainer->counts + nranks, NULL, tensor->result, trainer->counts,
-                            NULL, tensor->type, trainer->data, request);
+    return halay_ialltoallv(in, trainer->calls.counts + nranks, NULL, tensor->result,
+                            trainer->calls.counts, NULL, tensor->type, trainer->data, request);
 }
 
 /* ------------------------------------------------------------------ any one */
@@ -237,7 +233,7 @@ static void direct_start(halay_trainer_t *trainer, struct hlt_tensor *tensor)
     }
     struct hlt_call *call = call_take(trainer, HLT_CALL_DIRECT);
     hlt_tensor_list_push(&call->tensors, tensor);
-    trainer->counters.calls++;
+    trainer->core.counters.calls++;
     if (tensor->kind == HLT_KIND_ALLREDUCE)
         rc = allreduce_start(trainer, tensor, &call->request);
     else if (tensor->kind == HLT_KIND_REDUCE_SCATTER)
@@ -282,24 +278,26 @@ static void fused_start(halay_trainer_t *trainer, const struct hlt_announcement 
 {
     halay_type_t type = hlt_announcement_type(says);
     halay_op_t op = hlt_announcement_op(says);
-    uint32_t kind = trainer->buffers[buffer].kind;
-    char *memory = trainer->buffers[buffer].memory;
-    size_t marks = group ? hlt_fuse_marks(trainer, type) : 0, bytes = halay_type_bytes(type);
+    uint32_t kind = trainer->fusion.buffers[buffer].kind;
+    char *memory = trainer->fusion.buffers[buffer].memory;
+    size_t marks = group ? hlt_fuse_marks(trainer->core.nranks, type) : 0,
+           bytes = halay_type_bytes(type);
     struct hlt_call *call = call_take(trainer, HLT_CALL_FUSED);
     call->begin_ns = tensors_started(tensors, buffer);
     int rc = unready(tensors);
-    rc = rc ? rc : hlt_fuse_pack(trainer, kind, memory, tensors);
-    char *mark = kind ? trainer->marks : memory + count * bytes;
+    rc = rc ? rc : hlt_fuse_copy(trainer, kind, memory, tensors, 1);
+    char *mark = kind ? trainer->calls.marks : memory + count * bytes;
     if (group)
         hlt_fuse_mark(trainer, mark, type, op, !tensors->head);
     if (group && kind && !rc)
-        rc = hlt_memory_up(trainer, kind, memory + count * bytes, mark, marks * bytes);
+        rc = hlt_memory_carry(trainer, kind, memory + count * bytes, mark, marks * bytes,
+                              HALAY_FROM_HOST);
     call->tensors = *tensors;
     call->buffer = buffer;
     call->count = count;
-    call->packed_ns = trainer->recording ? hlt_trainer_now_ns() : 0;
-    trainer->counters.calls++;
-    trainer->counters.fused_calls++;
+    call->packed_ns = trainer->recording.on ? hlt_trainer_now_ns() : 0;
+    trainer->core.counters.calls++;
+    trainer->core.counters.fused_calls++;
     rc = rc ? call_refuse(trainer, rc, &call->request)
             : halay_iallreduce(HALAY_IN_PLACE, memory, count + marks, type, op, trainer->data,
                                &call->request);
@@ -310,14 +308,14 @@ static void fused_start(halay_trainer_t *trainer, const struct hlt_announcement 
 static const struct hlt_announcement *group_says(const halay_trainer_t *trainer,
                                                  const struct hlt_group *group)
 {
-    return &trainer->replay.programme->script.items[group->first].says;
+    return &trainer->core.replay.programme->script.items[group->first].says;
 }
 
 static size_t group_elements(const halay_trainer_t *trainer, const struct hlt_group *group)
 {
     size_t count = 0;
     for (uint32_t i = group->first; i < group->first + group->count; i++)
-        count += trainer->replay.programme->script.items[i].says.count;
+        count += trainer->core.replay.programme->script.items[i].says.count;
     return count;
 }
 
@@ -326,26 +324,26 @@ static void fused_done(halay_trainer_t *trainer, struct hlt_call *call, uint64_t
                        int code)
 {
     struct hlt_tensor *tensor;
-    uint64_t end_ns = trainer->recording ? hlt_trainer_now_ns() : 0;
-    trainer->listed = hlt_timeline_fused(trainer, call, reduced_ns, end_ns);
-    trainer->end_ns = trainer->listed ? 0 : end_ns;
+    uint64_t end_ns = trainer->recording.on ? hlt_trainer_now_ns() : 0;
+    trainer->recording.listed = hlt_timeline_fused(trainer, call, reduced_ns, end_ns);
+    trainer->recording.end_ns = trainer->recording.listed ? 0 : end_ns;
     while ((tensor = hlt_tensor_list_pop(&call->tensors)) != NULL) {
-        trainer->counters.fused_tensors++;
+        trainer->core.counters.fused_tensors++;
         hlt_tensor_done(trainer, tensor, code,
                         code ? "the device could not take the result out of the group" : NULL);
     }
-    trainer->end_ns = 0;
-    trainer->listed = 0;
+    trainer->recording.end_ns = 0;
+    trainer->recording.listed = 0;
 }
 
 /* Nobody can tell here whether a rank was void, so this rank cannot go on with the others, and
  * tells them so. */
 static int group_leave(halay_trainer_t *trainer, struct hlt_call *call, int code, const char *text)
 {
-    hlt_tensor_list_end(trainer, &call->tensors, code, text);
+    hlt_tensors_fail(trainer, &call->tensors, code, text);
     if (call->buffer >= 0)
-        trainer->buffers[call->buffer].used = 0;
-    hlt_trainer_leave_all(trainer, code, text);
+        trainer->fusion.buffers[call->buffer].used = 0;
+    hlt_core_leave_all(&trainer->core, code, text);
     return 1;
 }
 
@@ -360,31 +358,33 @@ static int group_nonsense(halay_trainer_t *trainer, struct hlt_call *call)
 static int fused_end(halay_trainer_t *trainer, struct hlt_call *call)
 {
     int empty = 0;
-    uint64_t reduced_ns = trainer->recording ? hlt_trainer_now_ns() : 0;
+    uint64_t reduced_ns = trainer->recording.on ? hlt_trainer_now_ns() : 0;
     const struct hlt_announcement *says =
         call->group ? group_says(trainer, call->group) : &call->tensors.head->says;
     halay_type_t type = hlt_announcement_type(says);
-    uint32_t kind = trainer->buffers[call->buffer].kind;
-    char *memory = trainer->buffers[call->buffer].memory;
+    uint32_t kind = trainer->fusion.buffers[call->buffer].kind;
+    char *memory = trainer->fusion.buffers[call->buffer].memory;
     if (call->group) {
         size_t bytes = halay_type_bytes(type);
         char *mark = memory + call->count * bytes;
-        int rc = kind ? hlt_memory_down(trainer, kind, trainer->marks, mark,
-                                        hlt_fuse_marks(trainer, type) * bytes)
+        int rc = kind ? hlt_memory_carry(trainer, kind, trainer->calls.marks, mark,
+                                         hlt_fuse_marks(trainer->core.nranks, type) * bytes,
+                                         HALAY_TO_HOST)
                       : 0;
         if (rc)
             return group_leave(trainer, call, rc,
                                "the device could not copy a group's mark to the host");
-        empty =
-            hlt_fuse_marked(trainer, kind ? trainer->marks : mark, type, hlt_announcement_op(says));
+        empty = hlt_fuse_marked(trainer, kind ? trainer->calls.marks : mark, type,
+                                hlt_announcement_op(says));
     }
     if (!empty && !call->tensors.head)
         return group_nonsense(trainer, call);
     if (call->group)
-        hlt_replay_result(trainer, call, empty); /* takes a void group's tensors back */
-    int rc = hlt_fuse_unpack(trainer, kind, memory, &call->tensors);
+        hlt_replay_result(&trainer->core, &call->tensors,
+                          empty); /* takes a void group's tensors back */
+    int rc = hlt_fuse_copy(trainer, kind, memory, &call->tensors, 0);
     fused_done(trainer, call, reduced_ns, rc);
-    trainer->buffers[call->buffer].used = 0;
+    trainer->fusion.buffers[call->buffer].used = 0;
     return 1;
 }
 
@@ -401,7 +401,7 @@ static void vote_start(halay_trainer_t *trainer, const struct hlt_group *group,
 {
     struct hlt_call *call = call_take(trainer, HLT_CALL_VOTE);
     size_t words = group->rows ? 1 + (size_t)group->count : 1, at = 1;
-    uint64_t *own = trainer->votes + (group->rows ? (size_t)trainer->rank * words : 0);
+    uint64_t *own = trainer->calls.votes + (group->rows ? (size_t)trainer->core.rank * words : 0);
     memset(own, 0, words * sizeof(*own));
     own[0] = tensors->head ? 0 : VOID_BIT;
     for (const struct hlt_tensor *t = tensors->head; t; t = t->next, at++) {
@@ -411,13 +411,13 @@ static void vote_start(halay_trainer_t *trainer, const struct hlt_group *group,
             own[at] = t->says.rows;
     }
     call->tensors = *tensors;
-    call->begin_ns = trainer->recording ? hlt_trainer_now_ns() : 0;
-    trainer->counters.votes++;
-    int rc = group->rows ? halay_iallgather(HALAY_IN_PLACE, trainer->votes, words, HALAY_UINT64,
-                                            trainer->data, &call->request)
+    call->begin_ns = trainer->recording.on ? hlt_trainer_now_ns() : 0;
+    trainer->core.counters.votes++;
+    int rc = group->rows ? halay_iallgather(HALAY_IN_PLACE, trainer->calls.votes, words,
+                                            HALAY_UINT64, trainer->data, &call->request)
                          : halay_iallreduce(HALAY_IN_PLACE, own, 1, HALAY_UINT64, HALAY_BOR,
                                             trainer->data, &call->request);
-    trainer->voting = !rc;
+    trainer->calls.voting = !rc;
     if (rc)
         call_fail(trainer, rc);
 }
@@ -438,40 +438,41 @@ static int vote_end(halay_trainer_t *trainer, struct hlt_call *call)
     const struct hlt_group *group = call->group;
     assert(group);
     size_t words = group->rows ? 1 + (size_t)group->count : 1, at = 1;
-    int ranks = group->rows ? trainer->nranks : 1;
+    int ranks = group->rows ? trainer->core.nranks : 1;
     uint64_t bits = 0;
     for (int r = 0; r < ranks; r++)
-        bits |= trainer->votes[(size_t)r * words];
+        bits |= trainer->calls.votes[(size_t)r * words];
     int empty = (bits & VOID_BIT) != 0;
     voting_end(trainer);
     if (!empty && !vote_fits(trainer, &call->tensors, bits))
         return group_nonsense(trainer, call);
     hlt_timeline_vote(trainer, call);
-    hlt_replay_result(trainer, call, empty);
+    hlt_replay_result(&trainer->core, &call->tensors, empty);
     while (!empty && (tensor = hlt_tensor_list_pop(&call->tensors)) != NULL) {
         for (int r = 0; tensor->kind == HLT_KIND_ALLGATHER && r < ranks; r++)
-            tensor->rows[r] = (size_t)trainer->votes[(size_t)r * words + at];
+            tensor->rows[r] = (size_t)trainer->calls.votes[(size_t)r * words + at];
         tensor->voted = 1;
         if (tensor->kind == HLT_KIND_ALLTOALL && !(bits & EXCHANGE_BIT << (at - 1)))
             hlt_exchange_recall(trainer, tensor);
         at++;
         tensor->fusion = 0;
-        hlt_tensor_list_push(&trainer->ready, tensor);
+        hlt_tensor_list_push(&trainer->core.ready, tensor);
     }
     return 1;
 }
 
 /* ------------------------------------------------------------------ autotuning */
 
-void hlt_tune_start(halay_trainer_t *trainer)
+static void tune_start(halay_trainer_t *trainer)
 {
     size_t nwords;
-    double *words = hlt_tune_words(trainer, &nwords);
+    hlt_tune_recall(&trainer->core);
+    double *words = hlt_tune_words(&trainer->core, &nwords);
     struct hlt_call *call = call_take(trainer, HLT_CALL_TUNE);
     call->start_ns = hlt_trainer_now_ns();
     int rc = halay_iallreduce(HALAY_IN_PLACE, words, nwords, HALAY_FLOAT64, HALAY_MAX,
                               trainer->data, &call->request);
-    trainer->voting = !rc;
+    trainer->calls.voting = !rc;
     if (rc)
         call_fail(trainer, rc);
 }
@@ -479,44 +480,98 @@ void hlt_tune_start(halay_trainer_t *trainer)
 static int tune_end(halay_trainer_t *trainer)
 {
     voting_end(trainer);
-    hlt_tune_agreed(trainer);
+    trainer->core.now_ns = hlt_trainer_now_ns();
+    hlt_replay_tuned(&trainer->core);
+    hlt_tune_speak(&trainer->core);
     return 1;
 }
 
 /* ------------------------------------------------------------------ what comes next */
 
-void hlt_group_start(halay_trainer_t *trainer, struct hlt_group *group, uint64_t sequence,
-                     struct hlt_list *tensors)
+/* Starts a group of a programme. Without tensors this rank is void. */
+static void group_start(halay_trainer_t *trainer, struct hlt_launch *launch)
 {
-    int buffer = -1, before = trainer->ncalls;
+    struct hlt_group *group = launch->group;
+    int buffer = -1, before = trainer->calls.count;
     if (!group->fused) {
-        vote_start(trainer, group, tensors);
+        vote_start(trainer, group, &launch->tensors);
     } else {
         const struct hlt_announcement *says = group_says(trainer, group);
         halay_type_t type = hlt_announcement_type(says);
         size_t count = group_elements(trainer, group);
-        size_t marks = hlt_fuse_marks(trainer, type);
+        size_t marks = hlt_fuse_marks(trainer->core.nranks, type);
         int rc = hlt_fuse_buffer(trainer, hlt_announcement_memory(says),
                                  (count + marks) * halay_type_bytes(type), &buffer);
         assert(rc != HALAY_EAGAIN); /* hlt_fuse_free() has said so */
         if (rc) {
-            fused_fail(trainer, tensors, rc);
+            fused_fail(trainer, &launch->tensors, rc);
             return;
         }
-        fused_start(trainer, says, count, group, tensors, buffer);
+        fused_start(trainer, says, count, group, &launch->tensors, buffer);
     }
-    if (trainer->ncalls > before) {
-        trainer->calls[before].group = group;
-        trainer->calls[before].sequence = sequence;
-        trainer->calls[before].start_ns = hlt_trainer_now_ns();
+    if (trainer->calls.count > before) {
+        trainer->calls.at[before].group = group;
+        trainer->calls.at[before].sequence = launch->sequence;
+        trainer->calls.at[before].start_ns = hlt_trainer_now_ns();
     }
+}
+
+/* Does a caller wait for a tensor of the pool? */
+static int pool_wanted(halay_trainer_t *trainer)
+{
+    int wanted = 0;
+    pthread_mutex_lock(&trainer->mutex);
+    for (const struct hlt_tensor *t = trainer->core.pool.head; t && !wanted; t = t->next)
+        wanted = t->wanted;
+    if (!wanted)
+        trainer->callers.polled = 0;
+    pthread_mutex_unlock(&trainer->mutex);
+    return wanted;
+}
+
+/* Tensors of the next group are missing here. Must it go out all the same? */
+static int must_void(halay_trainer_t *trainer)
+{
+    struct hlt_core *core = &trainer->core;
+    int called = 0;
+    struct hlt_seen seen = {.behind = trainer->behinds.list.head != NULL,
+                            .expecting = trainer->steps.expecting};
+    core->now_ns = hlt_trainer_now_ns();
+    if (core->pool.head) {
+        seen.over = !halay_comm_called(trainer->data, &called) && called == 2;
+        seen.wanted = trainer->steps.wanting && !seen.behind && pool_wanted(trainer);
+    }
+    return hlt_replay_must_void(core, &seen);
+}
+
+/* Starts the next group of the replay if it is time; returns 1 if it did. */
+static int replay_start(halay_trainer_t *trainer)
+{
+    struct hlt_core *core = &trainer->core;
+    struct hlt_launch launch;
+    enum hlt_next next;
+    int empty = 0;
+    if (core->autotune.steps)
+        core->now_ns = hlt_trainer_now_ns();
+    while ((next = hlt_replay_next(core, empty, &launch)) == HLT_NEXT_MISSING)
+        if (!(empty = must_void(trainer)))
+            break;
+    hlt_tune_speak(core);
+    if (next == HLT_NEXT_REDUCE)
+        tune_start(trainer);
+    if (next != HLT_NEXT_GROUP)
+        return 0;
+    if (launch.begins)
+        hlt_timeline_cycle(trainer);
+    group_start(trainer, &launch);
+    return 1;
 }
 
 /* Returns 0 if it has to wait for a fusion buffer. */
 static int fusion_start(halay_trainer_t *trainer)
 {
     struct hlt_list tensors = {NULL, NULL};
-    const struct hlt_tensor *first = trainer->ready.head;
+    const struct hlt_tensor *first = trainer->core.ready.head;
     size_t count = 0;
     int buffer = -1;
     for (const struct hlt_tensor *t = first; t && t->fusion == first->fusion; t = t->next)
@@ -526,8 +581,8 @@ static int fusion_start(halay_trainer_t *trainer)
     if (rc == HALAY_EAGAIN)
         return 0;
     for (uint64_t fusion = first->fusion;
-         trainer->ready.head && trainer->ready.head->fusion == fusion;)
-        hlt_tensor_list_push(&tensors, hlt_tensor_list_pop(&trainer->ready));
+         trainer->core.ready.head && trainer->core.ready.head->fusion == fusion;)
+        hlt_tensor_list_push(&tensors, hlt_tensor_list_pop(&trainer->core.ready));
     if (rc) {
         fused_fail(trainer, &tensors, rc);
         return 0;
@@ -540,64 +595,35 @@ static int fusion_start(halay_trainer_t *trainer)
 static int farewell(halay_trainer_t *trainer)
 {
     struct hlt_call *call = call_take(trainer, HLT_CALL_FAREWELL);
-    trainer->farewell &= ~HLT_FAREWELL_DATA;
-    trainer->data_broken = trainer->broken;
-    int rc =
-        halay_local_refuse(trainer->data, trainer->broken, trainer->broken_text, &call->request);
+    trainer->core.farewell &= ~HLT_FAREWELL_DATA;
+    trainer->calls.broken = trainer->core.broken;
+    int rc = halay_local_refuse(trainer->data, trainer->core.broken, trainer->core.broken_text,
+                                &call->request);
     if (rc)
-        trainer->ncalls--;
+        trainer->calls.count--;
     return !rc;
 }
 
 /* Returns 0 if nothing can be started now. */
 static int next_start(halay_trainer_t *trainer)
 {
-    if (trainer->ncalls == HLT_CALLS || trainer->voting)
+    if (trainer->calls.count == HLT_CALLS || trainer->calls.voting)
         return 0;
-    if (trainer->farewell & HLT_FAREWELL_DATA)
+    if (trainer->core.farewell & HLT_FAREWELL_DATA)
         return farewell(trainer);
-    if (trainer->data_broken) {
-        hlt_tensor_list_end(trainer, &trainer->ready, trainer->data_broken,
-                            "an earlier operation could not be started on this rank");
+    if (trainer->calls.broken) {
+        hlt_tensors_fail(trainer, &trainer->core.ready, trainer->calls.broken,
+                         "an earlier operation could not be started on this rank");
         return hlt_is_awaited(trainer, trainer->data) && farewell(trainer);
     }
-    if (!trainer->ready.head && hlt_is_awaited(trainer, trainer->data))
+    if (!trainer->core.ready.head && hlt_is_awaited(trainer, trainer->data))
         return farewell(trainer);
-    if (!trainer->ready.head)
-        return hlt_fuse_free(trainer) && hlt_replay_next(trainer);
-    if (trainer->ready.head->fusion)
+    if (!trainer->core.ready.head)
+        return hlt_fuse_free(trainer) && replay_start(trainer);
+    if (trainer->core.ready.head->fusion)
         return fusion_start(trainer);
-    direct_start(trainer, hlt_tensor_list_pop(&trainer->ready));
+    direct_start(trainer, hlt_tensor_list_pop(&trainer->core.ready));
     return 1;
-}
-
-void hlt_fresh_fuse(halay_trainer_t *trainer)
-{
-    struct hlt_tensor *first, *next;
-    uint64_t now_ns = trainer->recording ? hlt_trainer_now_ns() : 0;
-    for (first = trainer->fresh.head; first; first = first->next)
-        first->ready_ns = now_ns;
-    while ((first = hlt_tensor_list_pop(&trainer->fresh)) != NULL) {
-        size_t left = first->says.count, bytes = halay_type_bytes(first->type);
-        first->fusion = 0;
-        hlt_tensor_list_push(&trainer->ready, first);
-        if (!hlt_fuse_takes(trainer, &first->says, trainer->buffer_bytes))
-            continue;
-        left = trainer->buffer_bytes / bytes - left;
-        for (struct hlt_tensor *t = trainer->fresh.head; t; t = next) {
-            next = t->next;
-            if (!hlt_fuse_alike(&first->says, &t->says))
-                continue;
-            if (t->says.count > left)
-                break;
-            left -= t->says.count;
-            if (!first->fusion)
-                first->fusion = ++trainer->fusions;
-            t->fusion = first->fusion;
-            hlt_tensor_list_remove(&trainer->fresh, t);
-            hlt_tensor_list_push(&trainer->ready, t);
-        }
-    }
 }
 
 /* ------------------------------------------------------------------ results */
@@ -614,19 +640,19 @@ static void call_error(halay_trainer_t *trainer, struct hlt_call *call, int code
         call->kind == HLT_CALL_TUNE)
         voting_end(trainer);
     if (call->group || call->kind == HLT_CALL_TUNE)
-        hlt_trainer_break(trainer, code, text);
+        hlt_core_break(&trainer->core, code, text);
 }
 
 /* Returns 1 if it is over. A programme's results are taken in its order. */
 static int call_test(halay_trainer_t *trainer, struct hlt_call *call)
 {
-    if (call->group && !trainer->broken && call->sequence != trainer->replay.results)
+    if (call->group && !trainer->core.broken && call->sequence != trainer->core.replay.results)
         return 0;
     int rc = halay_request_test(call->request);
     if (rc == HALAY_INPROGRESS)
         return 0;
-    if (!rc && trainer->broken && call->group) /* an earlier group has failed */
-        rc = trainer->broken;
+    if (!rc && trainer->core.broken && call->group) /* an earlier group has failed */
+        rc = trainer->core.broken;
     if (rc) {
         call_error(trainer, call, rc);
         return 1;
@@ -650,16 +676,28 @@ static int call_test(halay_trainer_t *trainer, struct hlt_call *call)
 void hlt_calls_step(halay_trainer_t *trainer)
 {
     int over;
-    trainer->replay.check_ns = trainer->replay.quiet = 0;
+    trainer->core.replay.check_ns = trainer->core.replay.quiet = 0;
     do {
         while (next_start(trainer))
             ;
-        int kept = 0, tested = trainer->ncalls;
+        int kept = 0, tested = trainer->calls.count;
         for (int i = 0; i < tested; i++) {
-            if (!call_test(trainer, &trainer->calls[i]))
-                trainer->calls[kept++] = trainer->calls[i];
+            if (!call_test(trainer, &trainer->calls.at[i]))
+                trainer->calls.at[kept++] = trainer->calls.at[i];
         }
-        trainer->ncalls = kept;
+        trainer->calls.count = kept;
         over = tested - kept;
     } while (over);
+}
+
+uint64_t hlt_calls_oldest_ns(const halay_trainer_t *trainer)
+{
+    uint64_t start_ns = 0;
+    for (int i = 0; i < trainer->calls.count; i++) {
+        const struct hlt_call *call = &trainer->calls.at[i];
+        const int counts = call->group || call->kind == HLT_CALL_TUNE;
+        if (counts && (!start_ns || call->start_ns < start_ns))
+            start_ns = call->start_ns;
+    }
+    return start_ns;
 }

@@ -15,36 +15,7 @@ enum { MOVES = 2 * HALAY_LIST_PARTS }; /* at once */
 void hlt_memory_init(halay_trainer_t *trainer)
 {
     const char *text = getenv("HALAY_BATCH_COPIES");
-    trainer->copies_alone = text && !strcmp(text, "0");
-}
-
-uint32_t hlt_announcement_memory(const struct hlt_announcement *says)
-{
-    return (uint32_t)(says->what >> HLT_MEMORY_SHIFT & 0xff);
-}
-
-uint32_t hlt_agreed_memory(const struct hlt_announcement *says)
-{
-    uint32_t memory = hlt_announcement_memory(says);
-    return memory == HLT_MEMORY_ANY ? HALAY_MEMORY_HOST : memory;
-}
-
-static uint64_t without_memory(uint64_t what)
-{
-    return what & ~(UINT64_C(0xff) << HLT_MEMORY_SHIFT);
-}
-
-void hlt_announcement_settle(struct hlt_announcement *says, const struct hlt_announcement *other)
-{
-    if (hlt_announcement_memory(says) == HLT_MEMORY_ANY)
-        says->what = other->what;
-}
-
-int hlt_memory_alike(const struct hlt_announcement *a, const struct hlt_announcement *b)
-{
-    return a->what == b->what || (without_memory(a->what) == without_memory(b->what) &&
-                                  (hlt_announcement_memory(a) == HLT_MEMORY_ANY ||
-                                   hlt_announcement_memory(b) == HLT_MEMORY_ANY));
+    trainer->fusion.copies_alone = text && !strcmp(text, "0");
 }
 
 void *hlt_memory_alloc(const halay_trainer_t *trainer, uint32_t memory, size_t bytes)
@@ -68,7 +39,7 @@ void hlt_memory_free(const halay_trainer_t *trainer, uint32_t memory, void *addr
 static int moves_make(const halay_trainer_t *trainer, uint32_t memory, const halay_move_t moves[],
                       size_t nmoves)
 {
-    uint64_t patience_ns = trainer->deadline_ns / 4;
+    uint64_t patience_ns = trainer->core.deadline_ns / 4;
     return nmoves ? halay_local_moves(trainer->context, memory, moves, nmoves, patience_ns) : 0;
 }
 
@@ -87,17 +58,10 @@ int hlt_memory_move(const halay_trainer_t *trainer, uint32_t memory, void *out, 
     return 0;
 }
 
-int hlt_memory_down(const halay_trainer_t *trainer, uint32_t memory, void *host, const void *from,
-                    size_t bytes)
+int hlt_memory_carry(const halay_trainer_t *trainer, uint32_t memory, void *to, const void *from,
+                     size_t bytes, uint32_t way)
 {
-    const halay_move_t move = {host, from, bytes, HALAY_UINT8, HALAY_TO_HOST, 1};
-    return moves_make(trainer, memory, &move, 1);
-}
-
-int hlt_memory_up(const halay_trainer_t *trainer, uint32_t memory, void *to, const void *host,
-                  size_t bytes)
-{
-    const halay_move_t move = {to, host, bytes, HALAY_UINT8, HALAY_FROM_HOST, 1};
+    const halay_move_t move = {to, from, bytes, HALAY_UINT8, way, 1};
     return moves_make(trainer, memory, &move, 1);
 }
 
@@ -108,7 +72,8 @@ int hlt_memory_zero(const halay_trainer_t *trainer, uint32_t memory, void *addre
         return 0;
     }
     void *zeros = calloc(1, bytes ? bytes : 1);
-    int rc = zeros ? hlt_memory_up(trainer, memory, address, zeros, bytes) : HALAY_ENOMEM;
+    int rc = zeros ? hlt_memory_carry(trainer, memory, address, zeros, bytes, HALAY_FROM_HOST)
+                   : HALAY_ENOMEM;
     free(zeros);
     return rc;
 }
@@ -128,9 +93,9 @@ static int device_copy(halay_trainer_t *trainer, uint32_t memory, char *buffer,
                                          .count = tensor->count,
                                          .type = tensor->type,
                                          .factor = pack ? tensor->prescale : tensor->postscale,
-                                         .alone = trainer->copies_alone};
+                                         .alone = trainer->fusion.copies_alone};
         buffer += bytes;
-        trainer->counters.copied_bytes += bytes;
+        trainer->core.counters.copied_bytes += bytes;
         if (nmoves < MOVES)
             continue;
         int rc = moves_make(trainer, memory, moves, nmoves);
@@ -156,24 +121,47 @@ static void host_copy(halay_trainer_t *trainer, char *buffer, const struct hlt_l
         else
             memcpy(to, from, bytes);
         buffer += bytes;
-        trainer->counters.copied_bytes += bytes;
+        trainer->core.counters.copied_bytes += bytes;
     }
 }
 
-int hlt_fuse_pack(halay_trainer_t *trainer, uint32_t memory, char *to,
-                  const struct hlt_list *tensors)
+int hlt_fuse_copy(halay_trainer_t *trainer, uint32_t memory, char *buffer,
+                  const struct hlt_list *tensors, int pack)
 {
     if (memory != HALAY_MEMORY_HOST)
-        return device_copy(trainer, memory, to, tensors, 1);
-    host_copy(trainer, to, tensors, 1);
+        return device_copy(trainer, memory, buffer, tensors, pack);
+    host_copy(trainer, buffer, tensors, pack);
     return 0;
 }
 
-int hlt_fuse_unpack(halay_trainer_t *trainer, uint32_t memory, char *from,
-                    const struct hlt_list *tensors)
+/* The zeros of a stand-in: its input, and its output unless the call is in place. */
+static int stand_in_fill(halay_trainer_t *trainer, struct hlt_tensor *tensor)
 {
-    if (memory != HALAY_MEMORY_HOST)
-        return device_copy(trainer, memory, from, tensors, 0);
-    host_copy(trainer, from, tensors, 0);
+    size_t bytes = tensor->count * halay_type_bytes(tensor->type);
+    char *zeros = hlt_memory_alloc(trainer, tensor->memory, 2 * bytes);
+    if (!zeros || hlt_memory_zero(trainer, tensor->memory, zeros, 2 * bytes)) {
+        hlt_memory_free(trainer, tensor->memory, zeros);
+        return HALAY_ENOMEM;
+    }
+    tensor->result = zeros;
+    tensor->in = zeros;
+    tensor->out = tensor->in_place ? zeros : zeros + bytes;
     return 0;
+}
+
+void hlt_stand_ins_fill(halay_trainer_t *trainer)
+{
+    struct hlt_core *core = &trainer->core;
+    struct hlt_tensor *next;
+    for (struct hlt_tensor *t = core->ready.head; t && core->rounds.stand_ins; t = next) {
+        next = t->next;
+        if (!t->stand_in || t->result)
+            continue;
+        core->rounds.stand_ins--;
+        if (!stand_in_fill(trainer, t))
+            continue;
+        hlt_tensor_list_remove(&core->ready, t);
+        free(t);
+        hlt_core_leave_all(core, HALAY_ENOMEM, HLT_NO_ZEROS);
+    }
 }

@@ -15,13 +15,13 @@
 
 static struct hlt_exchange *find(const halay_trainer_t *trainer, const struct hlt_tensor *tensor)
 {
-    return (struct hlt_exchange *)hlt_tensor_map_find(&trainer->exchanges, tensor->known);
+    return (struct hlt_exchange *)hlt_tensor_map_find(&trainer->exchanges.map, tensor->known);
 }
 
 int hlt_exchange_needed(const halay_trainer_t *trainer, const struct hlt_tensor *tensor)
 {
     const struct hlt_exchange *exchange = find(trainer, tensor);
-    size_t nranks = (size_t)trainer->nranks;
+    size_t nranks = (size_t)trainer->core.nranks;
     return !exchange ||
            memcmp(exchange->rows + nranks, tensor->rows + nranks, nranks * sizeof(size_t));
 }
@@ -30,25 +30,25 @@ void hlt_exchange_recall(const halay_trainer_t *trainer, struct hlt_tensor *tens
 {
     const struct hlt_exchange *exchange = find(trainer, tensor);
     assert(exchange && !hlt_exchange_needed(trainer, tensor));
-    memcpy(tensor->rows, exchange->rows, (size_t)trainer->nranks * sizeof(size_t));
+    memcpy(tensor->rows, exchange->rows, (size_t)trainer->core.nranks * sizeof(size_t));
     tensor->exchanged = 1;
 }
 
 /* The oldest is forgotten where there are too many. Without memory nothing is kept. */
 static struct hlt_exchange *add(halay_trainer_t *trainer, uint64_t name)
 {
-    struct hlt_exchange **at = &trainer->exchange_order[trainer->nexchanges % HLT_EXCHANGES];
+    struct hlt_exchange **at = &trainer->exchanges.order[trainer->exchanges.count % HLT_EXCHANGES];
     struct hlt_exchange *exchange =
-        malloc(sizeof(*exchange) + 2 * (size_t)trainer->nranks * sizeof(exchange->rows[0]));
+        malloc(sizeof(*exchange) + 2 * (size_t)trainer->core.nranks * sizeof(exchange->rows[0]));
     if (!exchange)
         return NULL;
     if (*at) {
-        hlt_tensor_map_remove(&trainer->exchanges, &(*at)->node);
+        hlt_tensor_map_remove(&trainer->exchanges.map, &(*at)->node);
         free(*at);
     }
     exchange->node.hash = name;
-    hlt_tensor_map_add(&trainer->exchanges, &exchange->node);
-    trainer->nexchanges++;
+    hlt_tensor_map_add(&trainer->exchanges.map, &exchange->node);
+    trainer->exchanges.count++;
     return *at = exchange;
 }
 
@@ -60,10 +60,10 @@ void hlt_exchange_keep(halay_trainer_t *trainer, const struct hlt_tensor *tensor
         exchange = add(trainer, tensor->known);
     if (exchange)
         memcpy(exchange->rows, tensor->rows,
-               2 * (size_t)trainer->nranks * sizeof(exchange->rows[0]));
+               2 * (size_t)trainer->core.nranks * sizeof(exchange->rows[0]));
 }
 
 void hlt_exchanges_free(halay_trainer_t *trainer)
 {
-    hlt_tensor_map_finish(&trainer->exchanges, hlt_node_free);
+    hlt_tensor_map_finish(&trainer->exchanges.map, hlt_node_free);
 }

@@ -9,13 +9,15 @@
  * context, where a wake that comes just before the sleep counts.
  */
 #include <assert.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../core/negotiate.h"
+#include "../core/replay.h"
+#include "../core/tune.h"
 #include "trainer.h"
 
 #define SLEEP_NS    UINT64_C(1000000000) /* the longest sleep */
@@ -30,14 +32,12 @@
 /* Mutex held. Tells those who sleep that tensors are done. */
 static void publish(halay_trainer_t *trainer)
 {
-    int asleep = trainer->news ? trainer->asleep : 0;
-    trainer->news = 0;
+    int asleep = trainer->steps.news ? trainer->callers.asleep : 0;
+    trainer->steps.news = 0;
     pthread_cond_broadcast(&trainer->changed);
     if (!asleep)
         return;
-    pthread_mutex_unlock(&trainer->mutex);
-    halay_context_wake(trainer->context);
-    pthread_mutex_lock(&trainer->mutex);
+    hlt_trainer_wake(trainer);
 }
 
 /*
@@ -47,16 +47,16 @@ static void publish(halay_trainer_t *trainer)
 static void call_functions(halay_trainer_t *trainer)
 {
     struct hlt_tensor *tensor;
-    if (trainer->calling)
+    if (trainer->callers.calling)
         return;
-    trainer->calling = 1;
-    while ((tensor = hlt_tensor_list_pop(&trainer->done)) != NULL) {
+    trainer->callers.calling = 1;
+    while ((tensor = hlt_tensor_list_pop(&trainer->callers.done)) != NULL) {
         const halay_ticket_done_t call = tensor->call;
         void *arg = tensor->call_arg;
         const halay_ticket_t ticket = hlt_tensor_ticket(tensor);
-        trainer->functions--;
+        trainer->callers.functions--;
         tensor->call = NULL; /* from now on others may release it */
-        const int asleep = trainer->asleep;
+        const int asleep = trainer->callers.asleep;
         pthread_cond_broadcast(&trainer->changed);
         pthread_mutex_unlock(&trainer->mutex);
         if (asleep) /* one may wait for this ticket */
@@ -64,14 +64,25 @@ static void call_functions(halay_trainer_t *trainer)
         call(arg, ticket);
         pthread_mutex_lock(&trainer->mutex);
     }
-    trainer->calling = 0;
+    trainer->callers.calling = 0;
 }
 
 /* when_ns: 0 is never. */
 static void end_earlier(halay_trainer_t *trainer, uint64_t when_ns)
 {
-    if (when_ns && (!trainer->next_end_ns || when_ns < trainer->next_end_ns))
-        trainer->next_end_ns = when_ns;
+    if (when_ns && (!trainer->steps.next_end_ns || when_ns < trainer->steps.next_end_ns))
+        trainer->steps.next_end_ns = when_ns;
+}
+
+/* Returns 1 if a replay has ended, and rounds go on. */
+static int replay_step(halay_trainer_t *trainer)
+{
+    int over = hlt_replay_step(&trainer->core, trainer->round ? 0 : hlt_calls_oldest_ns(trainer));
+    if (!over)
+        return 0;
+    hlt_tune_speak(&trainer->core);
+    hlt_timeline_void(trainer);
+    return 1;
 }
 
 /* Mutex held, but for the work itself. Never blocks. Does nothing where another thread steps. */
@@ -80,43 +91,45 @@ static void step(halay_trainer_t *trainer)
     struct hlt_tensor *tensor;
     uint64_t look_ns;
     int lost;
-    if (trainer->stepping) {
-        trainer->again = 1;
+    if (trainer->steps.stepping) {
+        trainer->steps.again = 1;
         return;
     }
-    trainer->stepping = 1;
+    trainer->steps.stepping = 1;
     do {
-        trainer->again = 0;
-        trainer->leaving = trainer->closing;
-        trainer->wanting = trainer->waiters || trainer->polled;
-        trainer->expecting = trainer->functions > 0;
-        trainer->recording = hlt_timeline_recording(trainer->timeline);
+        trainer->steps.again = 0;
+        trainer->core.leaving = trainer->closing;
+        trainer->steps.wanting = trainer->callers.waiters || trainer->callers.polled;
+        trainer->steps.expecting = trainer->callers.functions > 0;
+        trainer->recording.on = hlt_timeline_recording(trainer->recording.timeline);
         lost = trainer->lost;
-        while ((tensor = hlt_tensor_list_pop(&trainer->submitted)) != NULL)
-            hlt_tensor_list_push(tensor->behind ? &trainer->behind : &trainer->pending, tensor);
+        while ((tensor = hlt_tensor_list_pop(&trainer->tensors.submitted)) != NULL)
+            hlt_tensor_list_push(tensor->behind ? &trainer->behinds.list : &trainer->core.pending,
+                                 tensor);
         pthread_mutex_unlock(&trainer->mutex);
         if (lost)
-            hlt_trainer_leave_all(trainer, HALAY_EDEVICE, "this rank's device has failed");
+            hlt_core_leave_all(&trainer->core, HALAY_EDEVICE, "this rank's device has failed");
         look_ns = hlt_behind_step(trainer);
         do {
             hlt_round_step(trainer);
             hlt_calls_step(trainer);
-        } while (hlt_replay_step(trainer));
+        } while (replay_step(trainer));
         pthread_mutex_lock(&trainer->mutex);
-    } while (trainer->again || trainer->submitted.head);
+    } while (trainer->steps.again || trainer->tensors.submitted.head);
 
-    trainer->next_end_ns = trainer->round ? 0 : hlt_round_end_ns(trainer);
-    end_earlier(trainer, trainer->replay.check_ns);
+    trainer->steps.next_end_ns = trainer->round ? 0 : hlt_round_end_ns(&trainer->core);
+    end_earlier(trainer, trainer->core.replay.check_ns);
     end_earlier(trainer, hlt_stall_check_ns(trainer));
     end_earlier(trainer, look_ns);
-    trainer->busy = trainer->round || trainer->ncalls || trainer->ready.head ||
-                    trainer->pending.head || trainer->waiting.head || trainer->pool.head ||
-                    trainer->joining.head || trainer->behind.head || trainer->farewell;
-    trainer->quiet = trainer->behind.head ? 0 : trainer->replay.quiet;
-    trainer->published = trainer->counters;
-    trainer->stepping = 0;
+    trainer->steps.busy = trainer->round || trainer->calls.count || trainer->core.ready.head ||
+                          trainer->core.pending.head || trainer->core.waiting.head ||
+                          trainer->core.pool.head || trainer->core.joining.head ||
+                          trainer->behinds.list.head || trainer->core.farewell;
+    trainer->steps.quiet = trainer->behinds.list.head ? 0 : trainer->core.replay.quiet;
+    trainer->published = trainer->core.counters;
+    trainer->steps.stepping = 0;
     publish(trainer);
-    if (trainer->done.head)
+    if (trainer->callers.done.head)
         call_functions(trainer);
 }
 
@@ -126,9 +139,9 @@ static void step(halay_trainer_t *trainer)
  */
 static void step_or_wait(halay_trainer_t *trainer)
 {
-    int busy = trainer->stepping;
+    int busy = trainer->steps.stepping;
     step(trainer);
-    while (busy && trainer->stepping)
+    while (busy && trainer->steps.stepping)
         pthread_cond_wait(&trainer->changed, &trainer->mutex);
 }
 
@@ -136,21 +149,21 @@ static void step_or_wait(halay_trainer_t *trainer)
 static void doze(halay_trainer_t *trainer, uint64_t timeout_ns)
 {
     uint64_t now_ns;
-    if (trainer->stepping || trainer->submitted.head)
+    if (trainer->steps.stepping || trainer->tensors.submitted.head)
         return;
-    if (trainer->next_end_ns) {
+    if (trainer->steps.next_end_ns) {
         now_ns = hlt_trainer_now_ns();
-        if (trainer->next_end_ns <= now_ns)
+        if (trainer->steps.next_end_ns <= now_ns)
             timeout_ns = 0;
-        else if (trainer->next_end_ns - now_ns < timeout_ns)
-            timeout_ns = trainer->next_end_ns - now_ns;
+        else if (trainer->steps.next_end_ns - now_ns < timeout_ns)
+            timeout_ns = trainer->steps.next_end_ns - now_ns;
     }
-    if (trainer->asleep++ && timeout_ns > SHARED_NS)
+    if (trainer->callers.asleep++ && timeout_ns > SHARED_NS)
         timeout_ns = SHARED_NS;
     pthread_mutex_unlock(&trainer->mutex);
     int rc = halay_context_progress(trainer->context, timeout_ns);
     pthread_mutex_lock(&trainer->mutex);
-    trainer->asleep--;
+    trainer->callers.asleep--;
     if (rc < 0) { /* the requests will tell why; no spinning meanwhile */
         pthread_mutex_unlock(&trainer->mutex);
         usleep(1000);
@@ -165,13 +178,14 @@ static void doze(halay_trainer_t *trainer, uint64_t timeout_ns)
 static void park(halay_trainer_t *trainer)
 {
     struct timespec until = hlt_trainer_until(PARK_NS);
-    uint64_t waits = trainer->waits;
-    if (!trainer->functions || trainer->waiters) /* else nobody but the thread makes progress */
+    uint64_t waits = trainer->callers.waits;
+    if (!trainer->callers.functions ||
+        trainer->callers.waiters) /* else nobody but the thread makes progress */
         pthread_cond_timedwait(&trainer->handback, &trainer->mutex, &until);
-    if (trainer->waiters && trainer->waits == waits && !trainer->stop) {
-        trainer->parked = 1;
+    if (trainer->callers.waiters && trainer->callers.waits == waits && !trainer->stop) {
+        trainer->callers.parked = 1;
         pthread_cond_wait(&trainer->handback, &trainer->mutex);
-        trainer->parked = 0;
+        trainer->callers.parked = 0;
     }
 }
 
@@ -180,11 +194,11 @@ static void *run(void *arg)
     halay_trainer_t *trainer = arg;
     pthread_setname_np(pthread_self(), "halay-trainer");
     pthread_mutex_lock(&trainer->mutex);
-    uint64_t waits = trainer->waits;
+    uint64_t waits = trainer->callers.waits;
     while (!trainer->stop) {
         step_or_wait(trainer);
-        if (trainer->waiters || trainer->waits != waits) {
-            waits = trainer->waits;
+        if (trainer->callers.waiters || trainer->callers.waits != waits) {
+            waits = trainer->callers.waits;
             park(trainer);
         } else if (!trainer->stop) {
             doze(trainer, SLEEP_NS);
@@ -213,60 +227,53 @@ static int alive_create(halay_trainer_t *trainer)
 
 static int memory_create(halay_trainer_t *trainer)
 {
-    size_t nranks = (size_t)trainer->nranks;
-    trainer->blocks = calloc(nranks, sizeof(*trainer->blocks));
-    trainer->counts = calloc(2 * nranks, sizeof(*trainer->counts));
-    trainer->votes = calloc(nranks * (1 + HLT_VOTE_ITEMS), sizeof(*trainer->votes));
-    trainer->marks = calloc(1, nranks / 128 + 17);
-    trainer->groups_room = nranks * HLT_ROUND_ENTRIES;
-    trainer->agreed_groups = calloc(trainer->groups_room, sizeof(*trainer->agreed_groups));
-    trainer->unlike = calloc(trainer->groups_room, sizeof(*trainer->unlike));
-    trainer->joined = calloc(hlt_rank_words(trainer->nranks), sizeof(*trainer->joined));
-    trainer->joined_kinds = calloc(nranks, 1);
-    trainer->greetings = calloc(nranks, sizeof(*trainer->greetings));
-    if (alive_create(trainer) || !trainer->blocks || !trainer->counts || !trainer->votes ||
-        !trainer->marks || !trainer->agreed_groups || !trainer->unlike || !trainer->greetings ||
-        !trainer->joined || !trainer->joined_kinds || hlt_tensor_map_init(&trainer->names) ||
-        hlt_tensor_map_init(&trainer->records) || hlt_tensor_map_init(&trainer->stall.places) ||
-        hlt_tensor_map_init(&trainer->exchanges))
+    struct hlt_core *core = &trainer->core;
+    struct hlt_rounds *rounds = &core->rounds;
+    struct hlt_calls *calls = &trainer->calls;
+    size_t nranks = (size_t)core->nranks, room = nranks * HLT_ROUND_ENTRIES;
+    rounds->blocks = calloc(nranks, sizeof(*rounds->blocks));
+    rounds->groups_room = room;
+    rounds->agreed_groups = calloc(room, sizeof(*rounds->agreed_groups));
+    rounds->unlike = calloc(room, sizeof(*rounds->unlike));
+    calls->counts = calloc(2 * nranks, sizeof(*calls->counts));
+    calls->votes = calloc(nranks * (1 + HLT_VOTE_ITEMS), sizeof(*calls->votes));
+    calls->marks = calloc(1, nranks / 128 + 17);
+    core->joins.ranks = calloc(hlt_rank_words(core->nranks), sizeof(*core->joins.ranks));
+    core->joins.kinds = calloc(nranks, 1);
+    core->greetings = calloc(nranks, sizeof(*core->greetings));
+    if (alive_create(trainer) || !rounds->blocks || !calls->counts || !calls->votes ||
+        !calls->marks || !rounds->agreed_groups || !rounds->unlike || !core->greetings ||
+        !core->joins.ranks || !core->joins.kinds || hlt_tensor_map_init(&trainer->tensors.names) ||
+        hlt_tensor_map_init(&rounds->records) || hlt_tensor_map_init(&trainer->stall.places) ||
+        hlt_tensor_map_init(&trainer->exchanges.map))
         return HALAY_ENOMEM;
     return 0;
 }
 
 static void memory_free(halay_trainer_t *trainer)
 {
-    hlt_round_records_free(trainer);
+    hlt_round_records_free(&trainer->core);
     hlt_tensors_free(trainer);
-    hlt_programmes_free(trainer);
+    hlt_programmes_free(&trainer->core);
     hlt_stall_free(trainer);
     hlt_exchanges_free(trainer);
     hlt_behinds_free(trainer);
-    hlt_tensor_map_finish(&trainer->names, NULL);
+    hlt_tensor_map_finish(&trainer->tensors.names, NULL);
     for (int i = 0; i < HLT_BUFFERS; i++)
-        hlt_memory_free(trainer, trainer->buffers[i].kind, trainer->buffers[i].memory);
+        hlt_memory_free(trainer, trainer->fusion.buffers[i].kind,
+                        trainer->fusion.buffers[i].memory);
     if (trainer->alive)
         munmap(trainer->alive, (size_t)sysconf(_SC_PAGESIZE));
-    free(trainer->greetings);
-    free(trainer->joined);
-    free(trainer->joined_kinds);
-    free(trainer->agreed_groups);
-    free(trainer->unlike);
-    free(trainer->votes);
-    free(trainer->marks);
-    free(trainer->counts);
-    free(trainer->blocks);
+    free(trainer->core.greetings);
+    free(trainer->core.joins.ranks);
+    free(trainer->core.joins.kinds);
+    free(trainer->core.rounds.agreed_groups);
+    free(trainer->core.rounds.unlike);
+    free(trainer->calls.votes);
+    free(trainer->calls.marks);
+    free(trainer->calls.counts);
+    free(trainer->core.rounds.blocks);
     free(trainer);
-}
-
-int hlt_cond_create(pthread_cond_t *cond)
-{
-    pthread_condattr_t attr;
-    if (pthread_condattr_init(&attr))
-        return HALAY_ENOMEM;
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    int rc = pthread_cond_init(cond, &attr);
-    pthread_condattr_destroy(&attr);
-    return rc ? HALAY_ENOMEM : 0;
 }
 
 static int locks_create(halay_trainer_t *trainer)
@@ -288,16 +295,6 @@ static void locks_free(halay_trainer_t *trainer)
     pthread_mutex_destroy(&trainer->mutex);
 }
 
-int hlt_thread_start(pthread_t *thread, void *(*body)(void *), void *arg)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(thread, NULL, body, arg);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return rc ? HALAY_ENOMEM : 0;
-}
-
 int halay_trainer_create(halay_context_t *context, halay_comm_t *comm, halay_trainer_t **out)
 {
     if (!context || !comm || !out)
@@ -306,11 +303,11 @@ int halay_trainer_create(halay_context_t *context, halay_comm_t *comm, halay_tra
     if (!trainer)
         return HALAY_ENOMEM;
     trainer->context = context;
-    int rc = halay_comm_rank(comm, &trainer->rank);
+    int rc = halay_comm_rank(comm, &trainer->core.rank);
     if (!rc)
-        rc = halay_comm_deadline(comm, &trainer->deadline_ns);
+        rc = halay_comm_deadline(comm, &trainer->core.deadline_ns);
     if (!rc)
-        rc = halay_comm_size(comm, &trainer->nranks);
+        rc = halay_comm_size(comm, &trainer->core.nranks);
     if (!rc)
         rc = memory_create(trainer);
     hlt_stall_init(trainer);
@@ -366,7 +363,7 @@ static void drain(halay_trainer_t *trainer)
 {
     uint64_t ask_ns = 0;
     step_or_wait(trainer);
-    while (trainer->stepping || trainer->busy || trainer->submitted.head) {
+    while (trainer->steps.stepping || trainer->steps.busy || trainer->tensors.submitted.head) {
         ask(trainer, &ask_ns);
         doze(trainer, ASK_NS);
         step_or_wait(trainer);
@@ -386,7 +383,7 @@ void halay_trainer_destroy(halay_trainer_t *trainer)
 
     pthread_mutex_lock(&trainer->mutex);
     drain(trainer);
-    while (trainer->callers)
+    while (trainer->callers.inside)
         pthread_cond_wait(&trainer->changed, &trainer->mutex);
     pthread_mutex_unlock(&trainer->mutex);
     halay_trainer_timeline_stop(trainer, NULL);
@@ -414,7 +411,8 @@ static int is_over(halay_trainer_t *trainer, halay_ticket_t ticket)
 static int spin(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
     uint64_t begin_ns = hlt_trainer_now_ns(), took_ns = 0;
-    uint64_t limit_ns = trainer->spins++ % SPIN_TRIES ? trainer->spin_ns : SPIN_MAX_NS;
+    uint64_t limit_ns =
+        trainer->callers.spins++ % SPIN_TRIES ? trainer->callers.spin_ns : SPIN_MAX_NS;
     int over = 0;
     while (!over && took_ns < limit_ns) {
         step_or_wait(trainer);
@@ -422,9 +420,9 @@ static int spin(halay_trainer_t *trainer, halay_ticket_t ticket)
         took_ns = hlt_trainer_now_ns() - begin_ns;
     }
     if (!over || took_ns > SPIN_MAX_NS)
-        trainer->spin_ns /= 2;
-    else if (trainer->spin_ns < 2 * took_ns)
-        trainer->spin_ns = 2 * took_ns < SPIN_MAX_NS ? 2 * took_ns : SPIN_MAX_NS;
+        trainer->callers.spin_ns /= 2;
+    else if (trainer->callers.spin_ns < 2 * took_ns)
+        trainer->callers.spin_ns = 2 * took_ns < SPIN_MAX_NS ? 2 * took_ns : SPIN_MAX_NS;
     return over;
 }
 
@@ -441,12 +439,10 @@ static int ask_is_due(uint64_t *ask_ns)
  * asked: that is done while nobody drives, as the program may wait for another ticket. */
 static void drive(halay_trainer_t *trainer, halay_ticket_t ticket, uint64_t *ask_ns)
 {
-    trainer->driver = 1;
-    if (trainer->asleep) { /* wakes the thread, so that it parks, and does not wake for every
-                              message */
-        pthread_mutex_unlock(&trainer->mutex);
-        halay_context_wake(trainer->context);
-        pthread_mutex_lock(&trainer->mutex);
+    trainer->callers.driver = 1;
+    if (trainer->callers.asleep) { /* wakes the thread, so that it parks, and does not wake for
+                              every message */
+        hlt_trainer_wake(trainer);
     }
     while (!is_over(trainer, ticket)) {
         step_or_wait(trainer);
@@ -454,7 +450,7 @@ static void drive(halay_trainer_t *trainer, halay_ticket_t ticket, uint64_t *ask
             break;
         doze(trainer, ASK_NS);
     }
-    trainer->driver = 0;
+    trainer->callers.driver = 0;
     pthread_cond_broadcast(&trainer->changed);
 }
 
@@ -464,13 +460,13 @@ static struct hlt_tensor *await(halay_trainer_t *trainer, halay_ticket_t ticket)
     struct hlt_tensor *tensor = hlt_tensor_find(trainer, ticket);
     uint64_t ask_ns = 0;
     if (tensor)
-        trainer->looked = tensor->wanted = 1;
+        trainer->callers.looked = tensor->wanted = 1;
     if (is_over(trainer, ticket))
         return tensor;
-    trainer->waiters++;
-    trainer->waits++;
+    trainer->callers.waiters++;
+    trainer->callers.waits++;
     while (!is_over(trainer, ticket)) {
-        if (trainer->driver) {
+        if (trainer->callers.driver) {
             const struct timespec until = hlt_trainer_until(ASK_NS);
             pthread_cond_timedwait(&trainer->changed, &trainer->mutex, &until);
         } else {
@@ -479,29 +475,9 @@ static struct hlt_tensor *await(halay_trainer_t *trainer, halay_ticket_t ticket)
         if (!is_over(trainer, ticket))
             ask(trainer, &ask_ns);
     }
-    if (--trainer->waiters == 0 && (trainer->parked || trainer->functions))
+    if (--trainer->callers.waiters == 0 && (trainer->callers.parked || trainer->callers.functions))
         pthread_cond_signal(&trainer->handback);
     return hlt_tensor_find(trainer, ticket);
-}
-
-/* What every call of a user begins and ends with; destroy waits for those who are inside. */
-int hlt_trainer_enter(halay_trainer_t *trainer)
-{
-    if (!trainer)
-        return HALAY_EINVAL;
-    if (hlt_trainer_forked(trainer))
-        return HALAY_EFORKED;
-    pthread_mutex_lock(&trainer->mutex);
-    trainer->callers++;
-    return 0;
-}
-
-int hlt_trainer_leave(halay_trainer_t *trainer, int result)
-{
-    if (--trainer->callers == 0 && trainer->closing)
-        pthread_cond_broadcast(&trainer->changed);
-    pthread_mutex_unlock(&trainer->mutex);
-    return result;
 }
 
 int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket)
@@ -511,9 +487,9 @@ int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket)
         return rc;
     struct hlt_tensor *tensor = hlt_tensor_find(trainer, ticket);
     if (tensor)
-        trainer->looked = tensor->wanted = 1;
+        trainer->callers.looked = tensor->wanted = 1;
     if (tensor && !tensor->done) {
-        trainer->polled = 1;
+        trainer->callers.polled = 1;
         step(trainer);
         tensor = hlt_tensor_find(trainer, ticket);
     }
@@ -536,7 +512,8 @@ int halay_trainer_on_done(halay_trainer_t *trainer, halay_ticket_t ticket, halay
     }
     tensor->call = done;
     tensor->call_arg = arg;
-    if (!trainer->functions++ && !trainer->waiters) /* the thread may wait for the next caller */
+    if (!trainer->callers.functions++ &&
+        !trainer->callers.waiters) /* the thread may wait for the next caller */
         pthread_cond_signal(&trainer->handback);
     return hlt_trainer_leave(trainer, 0);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tune.h"
+#include "trainer.h"
 
 #define FUSION_BYTES   (UINT64_C(64) << 20)
 #define FUSION_MAX     (UINT64_C(1) << 40)
@@ -39,10 +39,10 @@ static void greeting_fill(struct hlt_greeting *own)
 
 static void settings_take(halay_trainer_t *trainer, const halay_topology_t *topology)
 {
-    struct hlt_greeting least = trainer->greetings[0];
+    struct hlt_greeting least = trainer->core.greetings[0];
     int asked = least.tune_steps != 0; /* of any rank for autotuning */
-    for (int r = 1; r < trainer->nranks; r++) {
-        const struct hlt_greeting *g = &trainer->greetings[r];
+    for (int r = 1; r < trainer->core.nranks; r++) {
+        const struct hlt_greeting *g = &trainer->core.greetings[r];
         least.fusion_bytes =
             g->fusion_bytes < least.fusion_bytes ? g->fusion_bytes : least.fusion_bytes;
         least.group_bytes = g->group_bytes < least.group_bytes ? g->group_bytes : least.group_bytes;
@@ -53,21 +53,21 @@ static void settings_take(halay_trainer_t *trainer, const halay_topology_t *topo
         least.tune_reads &= g->tune_reads;
         asked |= g->tune_steps != 0;
     }
-    const uint64_t caches = GROUP_BYTES * (uint64_t)trainer->nranks;
+    const uint64_t caches = GROUP_BYTES * (uint64_t)trainer->core.nranks;
     const uint64_t most =
         (least.fusion_bytes < FUSION_MAX ? least.fusion_bytes : FUSION_MAX) / HLT_BUFFERS;
     const uint64_t wanted = least.group_bytes == UNSET ? caches : least.group_bytes;
-    const uint64_t where[] = {(uint64_t)trainer->nranks, (uint64_t)topology->nnodes,
+    const uint64_t where[] = {(uint64_t)trainer->core.nranks, (uint64_t)topology->nnodes,
                               hlt_tensor_hash(topology->transport)};
-    trainer->buffer_bytes = (size_t)(wanted < most ? wanted : most);
+    trainer->core.buffer_bytes = (size_t)(wanted < most ? wanted : most);
     const char *off = !least.tune_steps            ? "not all ranks have HALAY_AUTOTUNE=1"
                       : least.group_bytes != UNSET ? "HALAY_GROUP_BYTES is set"
                       : !most                      ? "HALAY_FUSION leaves no room for groups"
                                                    : NULL;
-    if (off && trainer->rank == 0 && asked)
+    if (off && trainer->core.rank == 0 && asked)
         hlt_tune_refuse(off);
     if (!off)
-        trainer->autotune = (struct hlt_autotune){
+        trainer->core.autotune = (struct hlt_autotune){
             .most_bytes = (size_t)most,
             .steps = (uint32_t)least.tune_steps,
             .warmup_steps = (uint32_t)least.tune_warmup_steps,
@@ -85,7 +85,7 @@ static int clock_measure(halay_trainer_t *trainer, const halay_topology_t *topol
     uint64_t own[CLOCK_BARRIERS + 1][2], zero[CLOCK_BARRIERS + 1][2]; /* the last row is the node */
     int64_t least = INT64_MIN, most = INT64_MAX;
     int rc = 0;
-    if (topology->nnodes < 2 || topology->nranks != trainer->nranks)
+    if (topology->nnodes < 2 || topology->nranks != trainer->core.nranks)
         return 0;
     for (int i = 0; i < CLOCK_BARRIERS && !rc; i++) {
         own[i][0] = hlt_trainer_now_ns();
@@ -104,24 +104,24 @@ static int clock_measure(halay_trainer_t *trainer, const halay_topology_t *topol
     }
     if (zero[CLOCK_BARRIERS][0] == own[CLOCK_BARRIERS][0])
         return 0;
-    trainer->clock.offset_ns = least + (most - least) / 2;
-    trainer->clock.error_ns = (uint64_t)(most - least) / 2;
+    trainer->recording.clock.offset_ns = least + (most - least) / 2;
+    trainer->recording.clock.error_ns = (uint64_t)(most - least) / 2;
     return 0;
 }
 
 int hlt_trainer_greet(halay_trainer_t *trainer)
 {
     halay_topology_t topology = {.size = sizeof(topology)};
-    struct hlt_greeting *own = &trainer->greetings[trainer->rank];
+    struct hlt_greeting *own = &trainer->core.greetings[trainer->core.rank];
     greeting_fill(own);
     if (!halay_context_topology(trainer->context, &topology))
         snprintf(own->host, sizeof(own->host), "%.55s", topology.host);
-    int rc =
-        halay_allgather(HALAY_IN_PLACE, trainer->greetings, WORDS, HALAY_UINT64, trainer->control);
+    int rc = halay_allgather(HALAY_IN_PLACE, trainer->core.greetings, WORDS, HALAY_UINT64,
+                             trainer->control);
     if (rc)
         return rc;
-    for (int r = 0; r < trainer->nranks; r++) /* whatever they said */
-        trainer->greetings[r].host[sizeof(own->host) - 1] = 0;
+    for (int r = 0; r < trainer->core.nranks; r++) /* whatever they said */
+        trainer->core.greetings[r].host[sizeof(own->host) - 1] = 0;
     settings_take(trainer, &topology);
     return clock_measure(trainer, &topology);
 }

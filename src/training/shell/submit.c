@@ -67,7 +67,7 @@ static int check(const halay_trainer_t *trainer, const char *name, struct submis
     if (submission->count &&
         (!submission->in || !submission->out || submission->out == HALAY_IN_PLACE))
         return HALAY_EINVAL;
-    if (submission->root < 0 || submission->root >= trainer->nranks)
+    if (submission->root < 0 || submission->root >= trainer->core.nranks)
         return HALAY_EINVAL;
     if ((submission->kind == HLT_KIND_ALLREDUCE || submission->kind == HLT_KIND_REDUCE_SCATTER) &&
         (submission->op >= HALAY_OP_COUNT || !halay_op_takes(submission->op, submission->type)))
@@ -146,7 +146,7 @@ static struct submission reduction(int kind, const void *in, void *out, halay_ty
 static int rows_take(const halay_trainer_t *trainer, struct hlt_tensor *tensor,
                      const struct submission *submission)
 {
-    size_t nranks = (size_t)trainer->nranks;
+    size_t nranks = (size_t)trainer->core.nranks;
     if (submission->kind != HLT_KIND_ALLGATHER && submission->kind != HLT_KIND_ALLTOALL)
         return 0;
     if (!(tensor->rows = calloc(2 * nranks, sizeof(*tensor->rows))))
@@ -163,7 +163,7 @@ static int admit(halay_trainer_t *trainer, const char *name, const struct submis
     struct hlt_tensor *tensor;
     if (trainer->closing)
         return HALAY_ESTATE;
-    if (hlt_tensor_map_find(&trainer->names, hlt_tensor_hash(name)))
+    if (hlt_tensor_map_find(&trainer->tensors.names, hlt_tensor_hash(name)))
         return HALAY_EINVAL;
     if (!(tensor = hlt_tensor_take(trainer)))
         return HALAY_ENOMEM;
@@ -172,11 +172,11 @@ static int admit(halay_trainer_t *trainer, const char *name, const struct submis
         return HALAY_ENOMEM;
     }
     fill(tensor, name, submission);
-    trainer->looks += (uint64_t)trainer->looked;
-    trainer->looked = 0;
-    tensor->says.wait = trainer->looks;
-    hlt_tensor_map_add(&trainer->names, &tensor->node);
-    hlt_tensor_list_push(&trainer->submitted, tensor);
+    trainer->callers.looks += (uint64_t)trainer->callers.looked;
+    trainer->callers.looked = 0;
+    tensor->says.wait = trainer->callers.looks;
+    hlt_tensor_map_add(&trainer->tensors.names, &tensor->node);
+    hlt_tensor_list_push(&trainer->tensors.submitted, tensor);
     *ticket = hlt_tensor_ticket(tensor);
     return 0;
 }
@@ -195,9 +195,9 @@ static int admit_behind(halay_trainer_t *trainer, const char *name, struct submi
 /* Mutex held. Whether somebody has to be woken for so many more tensors. */
 static int wakes(halay_trainer_t *trainer, size_t ntensors)
 {
-    int quiet = trainer->quiet >= ntensors;
-    trainer->quiet = quiet ? trainer->quiet - (uint32_t)ntensors : 0;
-    return trainer->asleep && !quiet;
+    int quiet = trainer->steps.quiet >= ntensors;
+    trainer->steps.quiet = quiet ? trainer->steps.quiet - (uint32_t)ntensors : 0;
+    return trainer->callers.asleep && !quiet;
 }
 
 static int submit(halay_trainer_t *trainer, const char *name, struct submission *submission,
@@ -284,11 +284,9 @@ int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name, c
  */
 static void call_driver(halay_trainer_t *trainer)
 {
-    if (!wakes(trainer, 1) || !trainer->driver)
+    if (!wakes(trainer, 1) || !trainer->callers.driver)
         return;
-    pthread_mutex_unlock(&trainer->mutex);
-    halay_context_wake(trainer->context);
-    pthread_mutex_lock(&trainer->mutex);
+    hlt_trainer_wake(trainer);
 }
 
 /* What the program says, however old its header is; what it cannot say is 1. NULL: all is well. */
@@ -337,8 +335,8 @@ static void retract(halay_trainer_t *trainer, const halay_ticket_t tickets[], si
 {
     while (admitted--) {
         struct hlt_tensor *tensor = hlt_tensor_find(trainer, tickets[admitted]);
-        hlt_tensor_list_remove(&trainer->submitted, tensor);
-        hlt_tensor_map_remove(&trainer->names, &tensor->node);
+        hlt_tensor_list_remove(&trainer->tensors.submitted, tensor);
+        hlt_tensor_map_remove(&trainer->tensors.names, &tensor->node);
         tensor->grouped = NULL;
         tensor->behind = NULL;
         hlt_tensor_give(trainer, tensor);
@@ -478,7 +476,7 @@ int halay_trainer_alltoall(halay_trainer_t *trainer, const char *name, const voi
     size_t left = shape && shape->ndims ? shape->dims[0] : 0;
     if (!trainer || !rows)
         return HALAY_EINVAL;
-    for (int r = 0; r < trainer->nranks; left -= rows[r++])
+    for (int r = 0; r < trainer->core.nranks; left -= rows[r++])
         if (rows[r] > left)
             return HALAY_EINVAL;
     submission.rows = rows;
@@ -499,10 +497,24 @@ int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name, con
     return submit(trainer, name, &submission, ticket);
 }
 
+/* The kinds of memory that this rank can have, a bit each. */
+static uint64_t memory_kinds(const halay_trainer_t *trainer)
+{
+    uint64_t kinds = UINT64_C(1) << HALAY_MEMORY_HOST;
+    for (uint32_t kind = 0; !hlt_trainer_forked(trainer) && kind < HALAY_MEMORY_KINDS; kind++) {
+        void *address = NULL;
+        if (kind == HALAY_MEMORY_HOST || halay_local_alloc(trainer->context, kind, 1, &address))
+            continue;
+        kinds |= UINT64_C(1) << kind;
+        halay_local_free(trainer->context, kind, address);
+    }
+    return kinds;
+}
+
 int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticket)
 {
     struct submission submission = plain(HLT_KIND_JOIN, NULL, NULL, HALAY_UINT8);
-    submission.nrows = trainer ? (size_t)hlt_join_kinds(trainer) : 0;
+    submission.nrows = trainer ? (size_t)memory_kinds(trainer) : 0;
     return submit(trainer, "join", &submission, ticket);
 }
 

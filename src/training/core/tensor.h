@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tensor.h - a submitted tensor. The core reads what was said of it, and keeps it in its lists; the
+ * shell alone touches its memory, and tells callers of its end.
+ */
+#ifndef HLT_TENSOR_H
+#define HLT_TENSOR_H
+
+#include "announce.h"
+#include "table.h"
+
+enum {
+    HLT_BUFFERS = 4, /* fusion buffers, and groups of a programme ahead of the last result */
+    HLT_TEXT_BYTES = 1024
+};
+
+struct hlt_behind;
+struct hlt_item;
+
+/* The tensors of one group call (halay_trainer_allreduce_group()) on this rank. */
+struct hlt_grouped {
+    size_t refs; /* tensors of it that are not released */
+    int agreed;  /* all ranks have announced one of them, so all have submitted all */
+};
+
+struct hlt_tensor {
+    struct hlt_node node; /* the first member; in the map of names until the tensor is done */
+    struct hlt_tensor *prev, *next;
+    uint32_t index;
+    uint64_t generation;
+
+    struct hlt_announcement says;
+    const void *in;
+    void *out;
+    size_t count; /* elements of `in`; allgather, alltoall: rows times a row's elements */
+    halay_type_t type;
+    halay_op_t op;
+    int kind, root;
+    double prescale, postscale;
+
+    uint64_t series; /* 0: it has a name of its own */
+    uint64_t number; /* in the series */
+
+    /* stepper */
+    struct hlt_item *item; /* in the pool: its place in the programme; NULL: it has none */
+    uint64_t known;        /* the name under which its rows are remembered */
+    uint64_t fusion;       /* ready: tensors with the same number are fused; 0: it is not */
+    int in_place;          /* it is in place on some rank, so the call is on all */
+    uint32_t notices;      /* given of it, so that its next one has a time */
+    uint64_t submit_ns;
+    uint64_t ready_ns; /* when a round made it ready; 0: it was replayed */
+    uint64_t start_ns;
+    int buffer;                  /* its fusion buffer; HLT_BUFFERS: none */
+    struct hlt_grouped *grouped; /* NULL: it is of no group call */
+    int stand_in;                /* it is a joined rank's zeros, and no caller's */
+    int voted;                   /* a vote has gone before it */
+    int exchanged;               /* alltoall: its rows from each rank are known */
+    struct hlt_behind *behind;   /* NULL: it stands behind no stream, or no more */
+    int unready;                 /* the code of what has failed there: no call takes its buffers */
+
+    /* mutex */
+    int done, code;
+    int wanted;               /* a caller has waited or polled for it */
+    halay_ticket_done_t call; /* NULL: none, or it is called now */
+    void *call_arg;
+    char *text;      /* why it failed; NULL: it did not */
+    void *result;    /* memory of the trainer's; what an allgather or alltoall gives */
+    uint32_t memory; /* HALAY_MEMORY_*: of in, out and result. Agreed on, once it is ready */
+    size_t *rows;    /* from each rank; alltoall: behind that, to each rank. Until done: stepper */
+    size_t result_count;
+    char name[HALAY_TENSOR_NAME_MAX];
+};
+
+#endif
