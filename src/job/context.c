@@ -190,7 +190,8 @@ static int open_device(halay_context_t *ctx, const halay_config_t *config, struc
         other.ops->close(other.handle);
     if (rc)
         snprintf(why->text, sizeof(why->text),
-                 isa ? "HALAY_ISA is '%s': not offered by this processor or not one of scalar, "
+                 isa ? "isa '%s' of halay_config_t is not offered by this processor or not one of "
+                       "scalar, "
                        "avx2, avx512 (%s)"
                      : "the device%s could not be opened (%s)",
                  isa              ? isa

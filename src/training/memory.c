@@ -11,13 +11,6 @@
 
 enum { MOVES = 2 * HALAY_LIST_PARTS }; /* at once */
 
-/* HALAY_BATCH_COPIES: 0 or 1. halay_init has checked it. */
-void hlt_memory_init(halay_trainer_t *trainer)
-{
-    const char *text = getenv("HALAY_BATCH_COPIES");
-    trainer->copies_alone = text && !strcmp(text, "0");
-}
-
 uint32_t hlt_announcement_memory(const struct hlt_announcement *says)
 {
     return (uint32_t)(says->what >> HLT_MEMORY_SHIFT & 0xff);
@@ -127,8 +120,7 @@ static int device_copy(halay_trainer_t *trainer, uint32_t memory, char *buffer,
                                          .src = pack ? tensor->in : buffer,
                                          .count = tensor->count,
                                          .type = tensor->type,
-                                         .factor = pack ? tensor->prescale : tensor->postscale,
-                                         .alone = trainer->copies_alone};
+                                         .factor = pack ? tensor->prescale : tensor->postscale};
         buffer += bytes;
         trainer->counters.copied_bytes += bytes;
         if (nmoves < MOVES)

@@ -445,8 +445,7 @@ struct halay_trainer {
     int ncalls;
     int voting; /* a vote, an exchange or a tuning is out: nothing is started before its result */
     struct hlt_buffer buffers[HLT_BUFFERS];
-    uint32_t copies_alone; /* in a device's memory: each is a launch of its own */
-    size_t buffer_bytes;   /* a fused group's most, without its marks; equal on all ranks */
+    size_t buffer_bytes; /* a fused group's most, without its marks; equal on all ranks */
     struct hlt_autotune autotune;
     uint64_t fusions;         /* so far, of rounds */
     size_t *counts;           /* two for each rank, for a call */
@@ -773,7 +772,6 @@ int hlt_fuse_marked(const halay_trainer_t *trainer, const char *at, halay_type_t
                     halay_op_t op);
 
 /* memory.c; stepper, but for init and free. memory: HALAY_MEMORY_* */
-void hlt_memory_init(halay_trainer_t *trainer);
 uint32_t hlt_announcement_memory(const struct hlt_announcement *says);
 /* HLT_MEMORY_ANY of all ranks is the host's. */
 uint32_t hlt_agreed_memory(const struct hlt_announcement *says);

@@ -62,7 +62,7 @@ void hlt_tune_give_up(const struct hlt_tune *tune);
 int hlt_tune_read(const struct hlt_tune *tune);
 /* Keeps the result, and says it in one line. */
 void hlt_tune_write(const halay_trainer_t *trainer, const struct hlt_tune *tune);
-/* A block has shown that a cycle takes so long: a line for HALAY_AUTOTUNE_LOG. */
+/* A block has shown that a cycle takes so long: a line for the log of HALAY_AUTOTUNE. */
 void hlt_tune_log(const struct hlt_tune *tune, double ns);
 
 #endif

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../../proc/autotune.h"
 #include "../../proc/calibration.h"
 #include "tune.h"
 
@@ -183,8 +184,10 @@ void hlt_tune_write(const halay_trainer_t *trainer, const struct hlt_tune *tune)
 /* Horovod's columns: those that there are no settings for are always the same. */
 void hlt_tune_log(const struct hlt_tune *tune, double ns)
 {
-    const char *path = getenv("HALAY_AUTOTUNE_LOG");
-    if (!path || !*path)
+    struct hly_autotune autotune;
+    hly_autotune_read(getenv("HALAY_AUTOTUNE"), &autotune);
+    const char *path = autotune.log;
+    if (!path)
         return;
     const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
     const int fd = open(path, flags, 0666); /* a FIFO that nobody reads does not hold a step up */
@@ -202,5 +205,5 @@ void hlt_tune_log(const struct hlt_tune *tune, double ns)
     if (file && fclose(file))
         failed = 1;
     if (failed && !tune->search.round && !tune->setting) /* once */
-        say("HALAY_AUTOTUNE_LOG: %s: %s", path, strerror(errno));
+        say("the log of HALAY_AUTOTUNE: %s: %s", path, strerror(errno));
 }

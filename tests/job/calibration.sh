@@ -4,7 +4,7 @@
 # and otherwise the table's, with one line; never an error. And what calibrate writes.
 # shellcheck source-path=SCRIPTDIR source=tcp_lib.sh disable=SC2016
 . "$(dirname "$0")/tcp_lib.sh"
-unset HALAY_CALIBRATION XDG_CACHE_HOME HALAY_SELECTION HALAY_MODEL HALAY_ALGORITHM HALAY_TRANSPORT
+unset HALAY_CALIBRATION XDG_CACHE_HOME HALAY_SELECTION HALAY_ALGORITHM HALAY_TRANSPORT
 export HOME=$here/home
 bench=("$BENCH" allreduce --min 1K --max 1K --iterations 3 --warmup 0)
 head="# kept by halay-bench calibrate of Halay $("$BENCH" allreduce --max 4 --iterations 1 | sed -n 's/^# Halay \([^:]*\):.*/\1/p'):"

@@ -347,7 +347,7 @@ def alone() -> None:
 def no_job() -> None:
     """MPI_Init fails, at whose result JAX does not look: each collective says why."""
     for _ in range(2):
-        fails(lambda: total(mesh(SIZE)), "HALAY_ISA is 'abacus'")
+        fails(lambda: total(mesh(SIZE)), "HALAY_DEBUG is 'abacus'")
 
 
 def many_devices() -> None:
