@@ -32,8 +32,8 @@ static bool take(struct hly_autotune *a, const char *word, size_t length)
 
 bool hly_autotune_read(const char *text, struct hly_autotune *autotune)
 {
-    *autotune = (struct hly_autotune){
-        .steps = STEPS, .warmup = WARMUP, .group_bytes = HLY_AUTOTUNE_UNSET};
+    *autotune =
+        (struct hly_autotune){.steps = STEPS, .warmup = WARMUP, .group_bytes = HLY_AUTOTUNE_UNSET};
     if (!text || !*text || !strcmp(text, "0"))
         return true;
     for (const char *word = text;; word++) {

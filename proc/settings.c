@@ -10,10 +10,12 @@
 #include "settings.h"
 
 #define OWN_LEAST_MAX (UINT64_C(1) << 40)
-#define SECRET "secret"
-#define EACH   "each rank"
-#define ALIKE  "all ranks alike"
-#define LEAST  "the least of all ranks"
+#define SECRET        "secret"
+#define EACH          "each rank"
+#define ALIKE         "all ranks alike"
+#define LEAST         "the least of all ranks"
+
+#define BY_LAUNCHER "the launcher sets HALAY_JOB instead; start with this version's halayrun"
 
 const struct hly_setting hly_settings_all[] = {
     {"HALAY_DEADLINE", "number", "1800", "seconds", EACH,
@@ -58,6 +60,8 @@ const struct hly_setting hly_settings_all[] = {
     {"HALAY_HOROVOD", "0 or 1", "0", "", EACH, "1: import horovod gets Halay's"},
     {"HALAY_PLUGIN_DIR", "folder", "lib/halay", "", EACH, "where plug-ins are looked for"},
     {"HALAY_LIBRARY", "file", "found", "", EACH, "the libhalay.so that the Python package loads"},
+    {"HALAY_JOB", "pairs, or none", "set by the launcher", "", EACH,
+     "what it tells its processes; none: a job of this process alone"},
     {"HALAY_BIND", "word", "auto", "", "halayrun", "none: it leaves its ranks unbound"},
 };
 const size_t hly_settings_count = sizeof hly_settings_all / sizeof hly_settings_all[0];
@@ -71,8 +75,16 @@ static const struct {
     {"HALAY_BATCH_COPIES", "a group in a GPU's memory is always copied by one launch; unset it"},
     {"HALAY_GROUP_BYTES", "set HALAY_AUTOTUNE=group:BYTES"},
     {"HALAY_ISA", "a C program chooses by halay_config_t's isa; unset it"},
+    {"HALAY_LAST_WORDS", BY_LAUNCHER},
+    {"HALAY_LAUNCHER", "to run a process alone, set HALAY_JOB=none"},
+    {"HALAY_MEET", BY_LAUNCHER},
+    {"HALAY_MEET_JOB", BY_LAUNCHER},
+    {"HALAY_MEET_SLOT", BY_LAUNCHER},
     {"HALAY_MODEL", "set HALAY_SELECTION=model:FILE"},
+    {"HALAY_NRANKS", BY_LAUNCHER},
     {"HALAY_OWN_GROUPS", "set HALAY_NCCL_LIBRARY=own:BYTES, or off"},
+    {"HALAY_PROCESSORS", BY_LAUNCHER},
+    {"HALAY_RECORD_AT", BY_LAUNCHER},
 };
 
 bool hly_setting_is_open(const struct hly_setting *setting)
@@ -97,8 +109,9 @@ bool hly_nccl_choice_read(const char *text, struct hly_nccl_choice *choice)
 {
     const bool off = text && !strcmp(text, "off"), own = text && !strcmp(text, "own");
     const bool from = text && !strncmp(text, "own:", 4);
-    *choice = (struct hly_nccl_choice){
-        .file = text && !off && !own && !from ? text : "", .nccl = !off && !own && !from, .own = !off};
+    *choice = (struct hly_nccl_choice){.file = text && !off && !own && !from ? text : "",
+                                       .nccl = !off && !own && !from,
+                                       .own = !off};
     return !from ||
            hly_setting_number(text + 4, strlen(text + 4), 1, OWN_LEAST_MAX, &choice->least);
 }

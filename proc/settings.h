@@ -25,7 +25,7 @@ struct hly_nccl_choice {
 };
 
 #define HLY_NCCL_TAKES                                                                             \
-    "it takes NCCL's file; off: neither NCCL nor Halay's own kernels; own: only these, or "       \
+    "it takes NCCL's file; off: neither NCCL nor Halay's own kernels; own: only these, or "        \
     "own:BYTES, from so many bytes of a call on, at least 1"
 /* Of the text of HALAY_NCCL_LIBRARY, or NULL; false: it makes no sense. */
 bool hly_nccl_choice_read(const char *text, struct hly_nccl_choice *choice);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../../proc/autotune.h"
+#include "../../proc/job.h"
 #include "../../proc/settings.h"
 #include "job/job.h"
 #include "select/between.h"
@@ -157,7 +158,13 @@ static int check_others(char *error, size_t error_bytes)
     int rc = read_number("HALAY_FUSION", 0, FUSION_MAX, error, error_bytes);
     if (!rc)
         rc = check_autotune(error, error_bytes);
-    return rc ? rc : read_number("HALAY_PROCESSORS", 1, INT_MAX, error, error_bytes);
+    char cpus[16];
+    uint64_t number;
+    if (rc || !hly_job_has("processors", cpus, sizeof(cpus)) ||
+        hly_setting_number(cpus, strlen(cpus), 1, INT_MAX, &number))
+        return rc;
+    snprintf(error, error_bytes, "HALAY_JOB has processors=%s; it takes a number from 1", cpus);
+    return HALAY_EINVAL;
 }
 
 /* A name, or two with a plus. Whether there are such plug-ins is seen when they are loaded. */

@@ -80,7 +80,7 @@ rows "$file" "$head" double_tree
 other=${file/home/other}
 apart() { # LINES [VARIABLE=VALUE...]: rank 2 has the other home
     run env HALAY_EXPLAIN=1 "${@:2}" "$HALAYRUN" -np 3 bash -c '
-        [ $HALAY_MEET_SLOT = 2 ] && export HOME='"$here/other"'; exec "$@"' - "${bench[@]}"
+        [[ "$HALAY_JOB;" = *";slot=2;"* ]] && export HOME='"$here/other"'; exec "$@"' - "${bench[@]}"
     expect 0 "$*"
     lines "$1"
 }

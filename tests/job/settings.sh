@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every setting of halay(7) with a value that makes no sense is told of, with its name, the value and what it takes;
-# and a setting that is added to the page without a row here fails.
+# Every setting of proc/settings.c with a value that makes no sense is told of, with its name, the value and what it takes;
+# and a setting that is added to the table without a row here fails.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
-page=$(dirname "$0")/../../docs/man/halay.7.md
-[ -r "$page" ] || fail "no page $page"
+table=$(dirname "$0")/../../proc/settings.c
+[ -r "$table" ] || fail "no table $table"
 one="$HALAYRUN -np 1 $JOB_RANK"
 two="$HALAYRUN -np 2 $JOB_RANK"
 
@@ -37,15 +37,11 @@ HALAY_INTERFACE|two|nothere0|HALAY_INTERFACE
 HALAY_DEBUG|one|yes|error, warn
 HALAY_PLUGIN_DIR|two|/nowhere|cannot open shared object
 HALAY_LIBRARY|-||of the Python package
-HALAY_LAST_WORDS|-||set by halayrun
 HALAY_RECORD|-||job/record
-HALAY_RECORD_AT|-||set by halayrun
-HALAY_LAUNCHER|-||set by halayrun; none
-HALAY_MEET|alone|abc unix:x :7 host:0|takes the driver
-HALAY_MEET_SLOT|alone HALAY_MEET=unix:/nowhere|abc -1 65536|takes a number from 0
-HALAY_MEET_JOB|-||set by halayrun
+HALAY_JOB|alone|meet=abc meet=unix:x meet=:7 meet=host:0|takes the driver
+HALAY_JOB|alone|meet=unix:/nowhere;slot=abc meet=unix:/nowhere;slot=-1 meet=unix:/nowhere;slot=65536|takes a number from 0
+HALAY_JOB|alone|processors=abc processors=0 processors=-1|takes a number from 1
 HALAY_BIND|one|some|none
-HALAY_PROCESSORS|alone|abc 0 -1|takes a number from 1
 # What was dropped is refused, with what has taken its place.
 HALAY_AUTOTUNE_LOG|one|file|no setting any more: set HALAY_AUTOTUNE=log:FILE
 HALAY_AUTOTUNE_STEPS|one|8|no setting any more: set HALAY_AUTOTUNE=steps:N
@@ -54,6 +50,14 @@ HALAY_BATCH_COPIES|one|0 1|no setting any more: .*one launch
 HALAY_GROUP_BYTES|one|8|no setting any more: set HALAY_AUTOTUNE=group:BYTES
 HALAY_ISA|one|scalar|no setting any more: .*halay_config_t
 HALAY_MODEL|one|file|no setting any more: set HALAY_SELECTION=model:FILE
+HALAY_LAUNCHER|one|none|no setting any more: .*set HALAY_JOB=none
+HALAY_LAST_WORDS|one|1|the launcher sets HALAY_JOB instead
+HALAY_MEET|one|unix:/m|the launcher sets HALAY_JOB instead
+HALAY_MEET_JOB|one|1|the launcher sets HALAY_JOB instead
+HALAY_MEET_SLOT|one|1|the launcher sets HALAY_JOB instead
+HALAY_NRANKS|one|1|the launcher sets HALAY_JOB instead
+HALAY_PROCESSORS|one|1|the launcher sets HALAY_JOB instead
+HALAY_RECORD_AT|one|1|the launcher sets HALAY_JOB instead
 HALAY_OWN_GROUPS|one|off|no setting any more: set HALAY_NCCL_LIBRARY=own:BYTES, or off'
 
 while IFS='|' read -r setting ranks values must; do
@@ -69,11 +73,11 @@ while IFS='|' read -r setting ranks values must; do
         case $status in 0 | 124) fail "$setting=$value: exit status $status" ;; esac
         says err "$setting"
         says err "$must"
-        grep -qF -- "$value" err || fail "$setting=$value: the value is not said"
+        grep -qF -- "${value##*;}" err || fail "$setting=$value: the value is not said"
     done
 done <<<"$rows"
 
 while read -r setting; do
-    grep -q "^$setting|" <<<"$rows" || fail "$setting is in halay(7), and has no row here"
-done < <(sed -n 's/^\*\*\(HALAY_[A-Z_]*\)\*\*$/\1/p' "$page")
+    grep -q "^$setting|" <<<"$rows" || fail "$setting is in the table, and has no row here"
+done < <(sed -n 's/^    {"\(HALAY_[A-Z_]*\)".*/\1/p' "$table")
 nothing_left

@@ -132,7 +132,7 @@ for kind in boot launch; do says out "$kind *pmix .*missing: libpmix.so.9 is not
 # mixed LIBRARY: of three ranks, the last one has this library.
 mixed() {
     run "${alone[@]}" LAST="$1" halayrun -np 3 python -c 'import os
-if os.environ["HALAY_MEET_SLOT"] == "2":
+if "slot=2;" in os.environ["HALAY_JOB"] + ";":
     os.environ["HALAY_LIBRARY"] = os.environ["LAST"]
 exec(open("arrays.py").read())'
 }

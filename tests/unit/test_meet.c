@@ -644,8 +644,9 @@ static void hung_up(void)
     if (!child) {
         halay_boot_info_t info = {.size = sizeof info};
         halay_boot_t *boot;
-        setenv("HALAY_MEET", variable, 1);
-        setenv("HALAY_MEET_SLOT", "0", 1);
+        char job[200];
+        snprintf(job, sizeof job, "meet=%s;slot=0", variable);
+        setenv("HALAY_JOB", job, 1);
         close(fd);
         halay_boot_v4_meet.open(NULL, meet_keep_text, &said, 10000000000, &info, &boot);
         _exit(!strstr(said.text, "found no driver at 'unix:"));

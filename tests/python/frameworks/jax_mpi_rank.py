@@ -27,7 +27,7 @@ except ImportError:
 if "TEST_PLACE" in os.environ:  # no launcher
     RANK, SIZE = map(int, os.environ["TEST_PLACE"].split())
 else:
-    RANK, SIZE = int(os.environ["PMIX_RANK"]), int(os.environ["HALAY_NRANKS"])
+    RANK, SIZE = int(os.environ["PMIX_RANK"]), int(os.environ["WORLD_SIZE"])
 
 
 def mesh(*shape: int, devices: list | None = None) -> Mesh:
