@@ -11,8 +11,8 @@ static void finds(const char *text, const char *key, const char *wanted)
 {
     char value[8];
     const char *found = hly_job_find(text, key, value, sizeof value);
-    CHECK(!found == !wanted && (!found || !strcmp(found, wanted)), "%s of '%s': '%s', not '%s'", key,
-          text ? text : "(none)", found ? found : "", wanted ? wanted : "");
+    CHECK(!found == !wanted && (!found || !strcmp(found, wanted)), "%s of '%s': '%s', not '%s'",
+          key, text ? text : "(none)", found ? found : "", wanted ? wanted : "");
 }
 
 /* Whatever is put in whatever order is found, once; what another launcher has set is replaced. */
@@ -38,7 +38,8 @@ static void tunes(const char *text, bool right, bool on, uint64_t group)
 {
     struct hly_autotune a;
     CHECK(hly_autotune_read(text, &a) == right, "'%s'", text ? text : "(none)");
-    CHECK(!right || (a.on == on && a.group_bytes == group), "'%s': %d", text ? text : "(none)", a.on);
+    CHECK(!right || (a.on == on && a.group_bytes == group), "'%s': %d", text ? text : "(none)",
+          a.on);
 }
 
 int main(void)
@@ -55,7 +56,8 @@ int main(void)
     finds("slot=1234567", "slot", "1234567");
     finds("slot=12345678", "slot", NULL); /* more than there is room for */
     finds(";;slot=3;", "slot", "3");
-    CHECK(hly_job_is_none("none") && !hly_job_is_none("nonesuch") && !hly_job_is_none(NULL), "none");
+    CHECK(hly_job_is_none("none") && !hly_job_is_none("nonesuch") && !hly_job_is_none(NULL),
+          "none");
     puts_keys();
     tunes(NULL, true, false, HLY_AUTOTUNE_UNSET);
     tunes("0", true, false, HLY_AUTOTUNE_UNSET);
