@@ -7,7 +7,7 @@ import os
 import resource
 import time
 
-NAMES = {"RANK": ("OMPI_COMM_WORLD_RANK", "PMIX_RANK"), "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "HALAY_NRANKS")}
+NAMES = {"RANK": ("OMPI_COMM_WORLD_RANK", "PMIX_RANK"), "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "WORLD_SIZE")}
 os.environ.update({name: next(os.environ[n] for n in names if n in os.environ) for name, names in NAMES.items()})
 os.environ.setdefault("MASTER_PORT", "29517")
 os.environ.setdefault("MASTER_ADDR", "v1")

@@ -50,7 +50,7 @@ class Gloo:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         import torch.distributed as dist
 
-        self.dist, self.rank, self.size = dist, int(os.environ["PMIX_RANK"]), int(os.environ["HALAY_NRANKS"])
+        self.dist, self.rank, self.size = dist, int(os.environ["PMIX_RANK"]), int(os.environ["WORLD_SIZE"])
         dist.init_process_group("gloo", f"file://{folder}/gloo", rank=self.rank, world_size=self.size)
         self.close = dist.destroy_process_group
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tune.c - does autotuning find the best size of fused groups? In each round a training step of
- * tensors of several sizes is timed with each size of groups, set by HALAY_GROUP_BYTES, and then
+ * tensors of several sizes is timed with each size of groups, set by HALAY_AUTOTUNE, and then
  * by a trainer that tunes itself (HALAY_AUTOTUNE). A cost can be added to each message: then
  * another size is the best one. Prints the tuned step's time as a part of the best one's.
  *
@@ -108,12 +108,13 @@ static double median_step(halay_trainer_t *trainer)
     return us[STEPS / 2];
 }
 
-/* setting: HALAY_GROUP_BYTES; NULL: it tunes itself. */
+/* setting: bytes of a group, or "" for the default; NULL: it tunes itself. */
 static double measure(halay_context_t *context, halay_comm_t *world, const char *setting)
 {
     halay_trainer_t *trainer;
-    setenv("HALAY_GROUP_BYTES", setting ? setting : "", 1);
-    setenv("HALAY_AUTOTUNE", setting ? "0" : "again", 1);
+    char text[64];
+    snprintf(text, sizeof(text), "group:%s", setting ? setting : "");
+    setenv("HALAY_AUTOTUNE", !setting ? "again,warmup:1" : *setting ? text : "0", 1);
     must(halay_trainer_create(context, world, &trainer), "trainer");
     for (int i = 0; i < (setting ? 10 : TUNED_STEPS); i++)
         step(trainer);
@@ -155,7 +156,6 @@ int main(int argc, char **argv)
     if (rounds < 1 || rounds > ROUNDS_MAX)
         return 2;
     setenv("HALAY_CALIBRATION", "off", 1);
-    setenv("HALAY_AUTOTUNE_WARMUP", "1", 1);
     config.transport = message_us > 0 || mib_us > 0 ? load() : NULL;
     must(halay_init(&config, &context), "halay_init");
     must(halay_comm_world(context, &world), "world");

@@ -17,6 +17,7 @@
 
 #include "../boot/common/life.h"
 #include "../keys/keys.h"
+#include "../proc/job.h"
 #include "identity.h"
 
 struct halay_boot {
@@ -51,9 +52,8 @@ const char *hly_pmix_server(void)
     return NULL;
 }
 
-static int number(const char *name)
+static int number(const char *value)
 {
-    const char *value = getenv(name);
     char *end;
     if (!value || !*value)
         return 0;
@@ -66,13 +66,15 @@ static const char *launcher(int *nranks)
 {
     static const struct {
         const char *size, *also, *name;
-    } rows[] = {{"HALAY_NRANKS", "HALAY_LAUNCHER", "halayrun"},
-                {"SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "slurm"},
+    } rows[] = {{"SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "slurm"},
                 {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_SIZE", "jsrun"},
                 {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "mpirun"},
                 {"PMI_SIZE", "PMI_SIZE", "pmi"}};
+    char ranks[16];
+    if (hly_job_has("ranks", ranks, sizeof ranks) && (*nranks = number(ranks)))
+        return "halayrun";
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        int n = number(rows[i].size);
+        int n = number(getenv(rows[i].size));
         if (n && getenv(rows[i].also)) {
             *nranks = n;
             return rows[i].name;
@@ -82,12 +84,11 @@ static const char *launcher(int *nranks)
     return NULL;
 }
 
-/* HALAY_LAUNCHER=none: a program that a rank starts, and that is to run alone. */
+/* HALAY_JOB=none: a program that a rank starts, and that is to run alone. */
 static int pmix_probe(int *announced)
 {
-    const char *by = getenv("HALAY_LAUNCHER");
     *announced = 1;
-    if (by && !strcmp(by, "none"))
+    if (hly_job_none())
         return 0;
     launcher(announced);
     return getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK") && hly_pmix_server();

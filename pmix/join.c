@@ -508,7 +508,7 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
             "cannot reach the launcher's PMIx server (PMIx_Init: %s): %sthe launcher has ended, or "
             "this process has inherited the environment of another job; to let it run alone, start "
             "it "
-            "with HALAY_LAUNCHER=none",
+            "with HALAY_JOB=none",
             PMIx_Error_string(status), of_a_container());
         goto finish_call;
     }

@@ -121,7 +121,7 @@ static int say_inherited(const struct hly_boot_log *log, const char *rank, const
     hly_boot_say(log, 0,
                  "this process (pid %d) has the environment of rank %s, but %s is that rank "
                  "already: a program that a rank starts inherits the rank's environment; to "
-                 "let it run alone, start it with HALAY_LAUNCHER=none",
+                 "let it run alone, start it with HALAY_JOB=none",
                  (int)getpid(), rank, who);
     return HALAY_ESTATE;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * boot_meet.c - the bootstrap of a job whose launcher has a driver (HALAY_MEET): every open asks it
+ * boot_meet.c - the bootstrap of a job whose launcher has a driver (HALAY_JOB): every open asks it
  * who this process is now. docs/decisions/0096.
  *
  * Invariant: `id` is that of the last open; its socket is the process's, and stays. The life
@@ -53,13 +53,14 @@ static void forked(void)
 
 static int meet_probe(int *announced)
 {
-    const char *none = getenv("HALAY_LAUNCHER"), *where = getenv("HALAY_MEET");
+    char where[HLY_JOB_VALUE];
     *announced = 0;
-    return where && *where && !(none && !strcmp(none, "none"));
+    return hly_job_has("meet", where, sizeof where);
 }
 
 struct caller {
     const struct hly_boot_log *log;
+    struct hly_meet_told told;
     struct hly_meet_place place;
     struct hly_boot_key key;
     struct hly_boot_hello hello;
@@ -121,9 +122,9 @@ static int ask(struct caller *c)
 }
 
 /* The first open of this process. */
-static int begin(const struct hly_boot_log *log, const char *slot)
+static int begin(const struct hly_boot_log *log, const struct hly_meet_told *told)
 {
-    const char *names[3] = {"meet", getenv("HALAY_MEET"), slot};
+    const char *slot = told->slot, *names[3] = {"meet", told->meet, slot};
     if (self.known)
         return HALAY_OK;
     int rc = hly_boot_secret_lacks(log, slot);
@@ -142,10 +143,10 @@ static int begin(const struct hly_boot_log *log, const char *slot)
 
 static int prepare(struct caller *c)
 {
-    const char *slot, *key = HLY_MEET_KEY;
-    int rc = hly_meet_place_read(c->log, &c->place, &slot, &c->hello.slot);
+    const char *key = HLY_MEET_KEY;
+    int rc = hly_meet_place_read(c->log, &c->told, &c->place, &c->hello.slot);
     if (!rc)
-        rc = begin(c->log, slot);
+        rc = begin(c->log, &c->told);
     if (rc)
         return rc;
     c->key.has_secret = hly_boot_secret(c->key.secret);
@@ -184,8 +185,9 @@ static void fill(halay_boot_info_t *info)
     memcpy(info->secret, self.id.secret, sizeof info->secret);
     hly_boot_places_info(&self.id.places, info);
     info->listen_fd = self.id.listen_fd;
-    const char *launcher = getenv("HALAY_LAUNCHER");
-    snprintf(info->launcher, sizeof info->launcher, launcher && *launcher ? "meet (%.20s)" : "meet",
+    char launcher[24];
+    snprintf(info->launcher, sizeof info->launcher,
+             hly_job_has("launcher", launcher, sizeof launcher) ? "meet (%.20s)" : "meet",
              launcher);
 }
 

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* HALAY_MEET, HALAY_MEET_SLOT, HALAY_MEET_JOB, as halay_launch_ops_t.env has it. */
+/* meet, slot and name of HALAY_JOB, as halay_launch_ops_t.env has it. */
 int hly_meet_env(const char *where, int slot, const char *job, char ***env);
 
 enum { HLY_MEET_PATIENCE_S = 30, HLY_MEET_START_S = 300 };

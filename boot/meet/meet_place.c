@@ -26,26 +26,26 @@ bool hly_meet_place_of(const char *text, struct hly_meet_place *place)
            sizeof place->near.sun_path;
 }
 
-int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_place *place,
-                        const char **slot_text, uint32_t *slot)
+int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_told *told,
+                        struct hly_meet_place *place, uint32_t *slot)
 {
-    const char *where = getenv("HALAY_MEET"), *which = getenv("HALAY_MEET_SLOT");
-    if (!hly_meet_place_of(where ? where : "", place)) {
+    hly_job_has("meet", told->meet, sizeof told->meet);
+    hly_job_has("slot", told->slot, sizeof told->slot);
+    if (!hly_meet_place_of(told->meet, place)) {
         hly_boot_say(log, 0,
-                     "HALAY_MEET is '%.80s': it takes the driver's address, unix:/path or "
+                     "HALAY_JOB has meet=%.80s: it takes the driver's address, unix:/path or "
                      "host:port, as the launcher sets it",
                      place->text);
         return HALAY_EBOOT;
     }
-    const int n = hly_boot_number(which, HLY_MEET_SLOTS_MAX - 1);
+    const int n = hly_boot_number(told->slot, HLY_MEET_SLOTS_MAX - 1);
     if (n < 0) {
         hly_boot_say(log, 0,
-                     "HALAY_MEET is set, but HALAY_MEET_SLOT is '%.20s': it takes a number from 0 "
-                     "to %d, which the launcher sets for each of its processes",
-                     which ? which : "", HLY_MEET_SLOTS_MAX - 1);
+                     "HALAY_JOB has meet=, but slot=%.20s: it takes a number from 0 to %d, which "
+                     "the launcher sets for each of its processes",
+                     told->slot, HLY_MEET_SLOTS_MAX - 1);
         return HALAY_EBOOT;
     }
-    *slot_text = which;
     *slot = (uint32_t)n;
     return HALAY_OK;
 }
@@ -156,7 +156,7 @@ int hly_meet_place_call(const struct hly_boot_log *log, const struct hly_meet_pl
     }
     hly_boot_say(log, 0,
                  "%s found no %s at '%.120s' (last: %s): is the launcher that holds the job alive, "
-                 "and does its address (HALAY_MEET, halayrun --agent) reach from here?",
+                 "and does its address (meet in HALAY_JOB, halayrun --agent) reach from here?",
                  caller, place->holder, place->text, why);
     return -1;
 }

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../proc/job.h"
 #include "tcp.h"
 
-#define ALONE "; to run this process alone, set HALAY_LAUNCHER=none"
+#define ALONE "; to run this process alone, set HALAY_JOB=none"
 
 static const char *value_of(const char *name)
 {
@@ -20,10 +21,9 @@ static const char *value_of(const char *name)
 
 int hly_tcp_announced(int *announced)
 {
-    const char *none = getenv("HALAY_LAUNCHER");
     int n = hly_boot_number(value_of("WORLD_SIZE"), HLY_BOOT_RANKS_MAX);
     *announced = 1;
-    if (none && !strcmp(none, "none"))
+    if (hly_job_none())
         return 0;
     if (n > 1)
         *announced = n;

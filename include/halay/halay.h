@@ -196,7 +196,7 @@ typedef struct halay_config {
     void *device_arg;                            /* handed to device->open */
     uint64_t deadline_ns;                        /* of the world communicator; HALAY_DEADLINE */
     const char *algorithm;                       /* "allreduce=ring,..."; HALAY_ALGORITHM */
-    const char *isa;                             /* "scalar", "avx2", "avx512"; HALAY_ISA */
+    const char *isa;                             /* "scalar", "avx2", "avx512"; NULL: the best */
     char *error;                                 /* halay_init's reason for failing is put here */
     size_t error_bytes;
     const struct halay_group_ops *group; /* who does device collectives (group.h) */

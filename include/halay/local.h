@@ -33,8 +33,7 @@ typedef struct halay_move {
     size_t count; /* elements; 0: nothing is moved, and the addresses may be NULL */
     halay_type_t type;
     uint32_t direction;
-    double factor;
-    uint32_t alone; /* it is a launch of its own; else moves of one type are launched together */
+    double factor; /* moves of one type are launched together */
 } halay_move_t;
 
 /*

@@ -422,8 +422,9 @@ typedef struct halay_selection halay_selection_t;
 
 /*
  * Each may be NULL or "". algorithm: as HALAY_ALGORITHM ("allreduce=ring,barrier=dissemination");
- * rows: as HALAY_SELECTION, a file, or "model"; model: as HALAY_MODEL, a file. HALAY_EINVAL with
- * what is wrong, and the right names, in error. halay_selection_free takes NULL.
+ * rows: as HALAY_SELECTION, a file, "model" or "model:FILE"; model: such a file, for what is
+ * predicted where rows choose. HALAY_EINVAL with what is wrong, and the right names, in error.
+ * halay_selection_free takes NULL.
  */
 HALAY_API int halay_selection_make(const char *algorithm, const char *rows, const char *model,
                                    char *error, size_t error_bytes, halay_selection_t **selection);

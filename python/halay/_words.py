@@ -13,9 +13,10 @@ import sys
 import traceback
 from types import TracebackType
 
+from ._job import job_value
 from .errors import HalayError
 
-VARIABLE = "HALAY_LAST_WORDS"
+KEY = "words"  # of HALAY_JOB
 MOST_BYTES = 16000
 TOLD = "[seen by rank "  # in the text of every error of Halay's: errors.py
 
@@ -46,7 +47,7 @@ def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType 
     head = f"rank {_who[1]} (pid {_who[0]} on {_who[2]}):\n".encode()
     text = head + text.replace(b"\0", b"?")[-MOST_BYTES:] + b"\0"
     with contextlib.suppress(OSError):
-        file = os.open(os.environ[VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        file = os.open(job_value(KEY) or "", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         try:
             os.write(file, text)
         finally:
@@ -56,7 +57,7 @@ def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType 
 def listen(rank: int, host: str) -> None:
     """From now on; whatever else hears of uncaught exceptions goes on hearing of them."""
     global _who
-    if VARIABLE not in os.environ:
+    if job_value(KEY) is None:
         return
     begun, _who = _who is not None, (os.getpid(), rank, host)
     if begun:

@@ -49,8 +49,9 @@ static void look(halay_context_t *ctx, const struct hly_device *device)
         return;
     here->looked = true;
     const bool has_gpu = !hly_device_cuda_gpu(device->handle, &ordinal, &here->place);
-    if (!strcmp(name, "off"))
-        snprintf(here->why, sizeof(here->why), "HALAY_NCCL_LIBRARY is off");
+    if (ctx->settings.no_nccl)
+        snprintf(here->why, sizeof(here->why), "HALAY_NCCL_LIBRARY is %s",
+                 ctx->settings.no_ours ? "off" : "own");
     else if (!has_gpu)
         snprintf(here->why, sizeof(here->why), "the device has no GPU");
     else if (!hly_nccl_open(name, ordinal, &nccl, &here->version, here->why, sizeof(here->why)))
@@ -62,10 +63,11 @@ static void look(halay_context_t *ctx, const struct hly_device *device)
         if (!here->least)
             here->least = hly_ours_least(device->handle);
     }
-    if (has_gpu && *name && strcmp(name, "off") && !here->nccl.ops)
+    if (has_gpu && *name && !here->nccl.ops)
         hly_log(ctx, HLY_WARN,
                 "HALAY_NCCL_LIBRARY is \"%s\", which cannot be used: %s. Name a file of "
-                "NCCL " HALAY_NCCL_LEAST_TEXT " or newer, or unset it; \"off\" is for none",
+                "NCCL " HALAY_NCCL_LEAST_TEXT
+                " or newer, or unset it; \"own\" and \"off\" do without",
                 name, here->why);
     else
         hly_log(ctx, here->version && !here->nccl.ops ? HLY_WARN : HLY_INFO,

@@ -59,7 +59,8 @@ static const char *why_staged(const halay_request_t *r, const struct hly_ask *as
     if (!hly_comm_group_library(r->comm, hly_device_of(r->comm->context, r->call.desc.memory)))
         return "no library of device collectives is open";
     if (!ask->group)
-        return "the call is too short for it (HALAY_OWN_GROUPS), it has not this type and "
+        return "the call is too short for it (HALAY_NCCL_LIBRARY=own:BYTES), it has not this type "
+               "and "
                "operation, or the input is scaled";
     for (uint32_t i = 0; i < halay_planner_count(); i++) {
         const halay_planner_info_t *info = halay_planner_get(i);

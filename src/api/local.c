@@ -102,7 +102,7 @@ static uint32_t together(const halay_move_t moves[], size_t nmoves)
 {
     uint32_t n = 0;
     while (n < nmoves && n < HALAY_LIST_PARTS && moves[n].type == moves[0].type &&
-           moves[n].direction == HALAY_WITHIN && !moves[n].alone)
+           moves[n].direction == HALAY_WITHIN)
         n++;
     return n ? n : 1;
 }

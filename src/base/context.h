@@ -45,19 +45,19 @@ struct hly_settings {
     uint64_t stop_patience_ns;  /* HALAY_STOP_PATIENCE */
     uint64_t link_patience_ns;  /* HALAY_LINK_PATIENCE */
     int level;                  /* HALAY_DEBUG */
-    char isa[16];
-    char transport[32]; /* HALAY_TRANSPORT */
+    char isa[16];               /* halay_config_t's; empty: the best */
+    char transport[32];         /* HALAY_TRANSPORT */
     char plugin_dir[256];
     char algorithm[512];
-    char rows[256], model[256];   /* HALAY_SELECTION, HALAY_MODEL */
-    halay_selection_t *selection; /* of algorithm, rows and model; or what was kept */
+    char rows[256];               /* HALAY_SELECTION */
+    halay_selection_t *selection; /* of algorithm and rows; or what was kept */
     struct hly_kept kept;
     bool explain;              /* HALAY_EXPLAIN */
     bool gpudirect;            /* HALAY_GPUDIRECT */
-    char nccl[256];            /* HALAY_NCCL_LIBRARY */
+    char nccl[256];            /* HALAY_NCCL_LIBRARY: a file */
     char record[256];          /* HALAY_RECORD: a folder */
-    bool no_ours;              /* HALAY_OWN_GROUPS=off */
-    uint64_t ours_least_bytes; /* HALAY_OWN_GROUPS=BYTES; 0: the GPU says it */
+    bool no_nccl, no_ours;     /* =own, =off; and =off */
+    uint64_t ours_least_bytes; /* =own:BYTES; 0: the GPU says it */
 };
 
 struct hly_group_library {        /* of group steps: a library of device collectives */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * record.c - the memory of a flight record: a memfd, sealed so that whoever maps it need not fear
- * that it shrinks. halayrun makes it before the rank and says where (HALAY_RECORD_AT), so that it
+ * that it shrinks. halayrun makes it before the rank and says where (HALAY_JOB), so that it
  * outlives the rank; else the rank makes it.
  */
 #include "base/record.h"
@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../proc/job.h"
 #include "base/context.h"
 
 static_assert(sizeof(halay_record_t) == HALAY_RECORD_BYTES, "the tables fill it");
@@ -49,9 +50,11 @@ static bool claim(halay_record_t *record)
 /* What the launcher has made for this rank. */
 static bool take(struct hly_record *record)
 {
-    const char *path = getenv("HALAY_RECORD_AT");
+    char path[64];
     struct stat is;
-    const int fd = path && *path ? open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK) : -1;
+    const int fd = hly_job_has("record", path, sizeof(path))
+                       ? open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK)
+                       : -1;
     if (fd < 0)
         return false;
     if (!fstat(fd, &is) && is.st_size == HALAY_RECORD_BYTES && is.st_uid == geteuid() &&

@@ -16,6 +16,7 @@
 
 #include <dlfcn.h>
 
+#include "../../proc/job.h"
 #include "../../proc/proc.h"
 #include "api/agree_groups.h"
 #include "api/api.h"
@@ -114,7 +115,7 @@ static int join_job(halay_context_t *ctx, const struct hly_launcher *found, stru
     if (found->most) {
         snprintf(why->text, sizeof(why->text),
                  "%s announced %d ranks, but %s says that there are %d: start the program by one "
-                 "launcher, unset the variable, or set HALAY_LAUNCHER=none to run alone",
+                 "launcher, unset the variable, or set HALAY_JOB=none to run alone",
                  found->launcher, found->nranks, found->other, found->most);
         return HALAY_EBOOT;
     }
@@ -133,7 +134,7 @@ static int join_job(halay_context_t *ctx, const struct hly_launcher *found, stru
     const int rc = open_boot(ctx, NULL, false, why);
     if (rc || strcmp(found->plugin, "pmix"))
         return rc;
-    snprintf(reason, sizeof(reason), "%s, or set HALAY_LAUNCHER=none to run alone", found->remedy);
+    snprintf(reason, sizeof(reason), "%s, or set HALAY_JOB=none to run alone", found->remedy);
     return compare(ctx, "PMIx", reason, why);
 }
 
@@ -149,7 +150,7 @@ static int join_given(halay_context_t *ctx, halay_boot_rank_t *given, struct fai
     if (rc || !gathers)
         return rc;
     return compare(ctx, "the program's allgather",
-                   "hand over an allgather of all ranks, or set HALAY_LAUNCHER=none where these "
+                   "hand over an allgather of all ranks, or set HALAY_JOB=none where these "
                    "are meant to be a job of their own",
                    why);
 }
@@ -190,7 +191,8 @@ static int open_device(halay_context_t *ctx, const halay_config_t *config, struc
         other.ops->close(other.handle);
     if (rc)
         snprintf(why->text, sizeof(why->text),
-                 isa ? "HALAY_ISA is '%s': not offered by this processor or not one of scalar, "
+                 isa ? "isa '%s' of halay_config_t is not offered by this processor or not one of "
+                       "scalar, "
                        "avx2, avx512 (%s)"
                      : "the device%s could not be opened (%s)",
                  isa              ? isa
@@ -275,8 +277,8 @@ static int count_cpus(int most)
 /* Processors of this node's ranks as halayrun says, if it has bound them; else 0. */
 static int shared_cpus(void)
 {
-    const char *shared = getenv("HALAY_PROCESSORS");
-    long n = shared ? strtol(shared, NULL, 10) : 0;
+    char shared[16];
+    long n = hly_job_has("processors", shared, sizeof(shared)) ? strtol(shared, NULL, 10) : 0;
     return n > 0 && n <= INT_MAX ? (int)n : 0;
 }
 

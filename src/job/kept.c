@@ -19,7 +19,7 @@ void hly_kept_read(halay_context_t *ctx)
     static const char head[] = HLY_CALIBRATION_HEAD; /* lies where the library does */
     Dl_info library;
     char wrong[sizeof(kept->why) / 2] = "";
-    if (*s->algorithm || *s->rows || *s->model || hly_calibration_off())
+    if (*s->algorithm || *s->rows || hly_calibration_off())
         return;
     const char *at = dladdr(head, &library) ? library.dli_fname : "";
     FILE *file =

@@ -10,9 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../proc/job.h"
 #include "job/launcher.h"
 
-#define ALONE "set HALAY_LAUNCHER=none to run alone"
+#define ALONE "set HALAY_JOB=none to run alone"
 
 struct environment {
     hly_variable_fn get;
@@ -36,7 +37,7 @@ static const struct row rows[] = {
     {"PALS_RANKID", "PALS_NRANKS", "PALS", "start it with --pmi=pmix"},
     {"PMI_SIZE", "PMI_SIZE", "an mpiexec without PMIx, as MPICH's and Intel MPI's,",
      "use a launcher with PMIx, or halayrun"},
-    {"HALAY_LAUNCHER", "HALAY_NRANKS", "halayrun", "check halayrun's own message above"},
+    {HLY_JOB_VARIABLE, HLY_JOB_VARIABLE, "halayrun", "check halayrun's own message above"},
 };
 
 enum { ROWS = sizeof rows / sizeof rows[0] };
@@ -49,7 +50,10 @@ static const char *value(const struct environment *e, const char *name)
 
 static int number(const struct environment *e, const char *name)
 {
+    char ranks[16];
     const char *text = value(e, name);
+    if (!strcmp(name, HLY_JOB_VARIABLE))
+        text = hly_job_find(text, "ranks", ranks, sizeof ranks);
     long n = text ? strtol(text, NULL, 10) : 0;
     return n > 0 && n < (1 << 28) ? (int)n : 0;
 }
@@ -106,10 +110,11 @@ static bool by_variables(const struct environment *e)
 /* halayrun's driver; a launcher that a rank starts has variables of its own. */
 static bool by_driver(const struct environment *e)
 {
-    const char *space = pmix(e), *job = value(e, "HALAY_MEET_JOB");
-    if (!value(e, "HALAY_MEET") || by_torchrun(e))
+    char meet[HLY_JOB_VALUE], name[HLY_JOB_VALUE];
+    const char *space = pmix(e), *text = value(e, HLY_JOB_VARIABLE);
+    if (!hly_job_find(text, "meet", meet, sizeof meet) || by_torchrun(e))
         return false;
-    return !space || !job || !strcmp(space, job);
+    return !space || !hly_job_find(text, "name", name, sizeof name) || !strcmp(space, name);
 }
 
 /*
@@ -128,7 +133,7 @@ static struct hly_launcher driven(const struct environment *e)
     struct hly_launcher found = {.plugin = "meet",
                                  .launcher = "halayrun",
                                  .remedy = "check that all of Halay is installed, or " ALONE};
-    const int n = number(e, "HALAY_NRANKS"), size = number(e, "WORLD_SIZE");
+    const int n = number(e, HLY_JOB_VARIABLE), size = number(e, "WORLD_SIZE");
     found.nranks = n > 1 ? n : 0;
     if (n && size > n) {
         found.nranks = n;
@@ -174,7 +179,7 @@ static struct hly_launcher by_pmix(const struct environment *e)
 struct hly_launcher hly_launcher_find(hly_variable_fn get, void *arg)
 {
     const struct environment e = {get, arg};
-    if (is(&e, "HALAY_LAUNCHER", "none")) /* a program that a rank starts, alone */
+    if (hly_job_is_none(value(&e, HLY_JOB_VARIABLE))) /* a program that a rank starts, alone */
         return (struct hly_launcher){.nranks = 1};
     if (by_driver(&e))
         return driven(&e);
@@ -201,7 +206,7 @@ const char *hly_launcher_denies(hly_variable_fn get, void *arg, int nranks, int 
     const struct environment e = {get, arg};
     const char *by = NULL;
     *most = nranks;
-    if (is(&e, "HALAY_LAUNCHER", "none"))
+    if (hly_job_is_none(value(&e, HLY_JOB_VARIABLE)))
         return NULL;
     for (int i = 0; i < ROWS; i++) {
         const int n = value(&e, rows[i].must) ? number(&e, rows[i].number) : 0;

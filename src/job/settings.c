@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../proc/autotune.h"
+#include "../../proc/job.h"
+#include "../../proc/settings.h"
 #include "job/job.h"
 #include "select/between.h"
 
@@ -19,8 +22,6 @@
 #define NOTICE_DEFAULT_NS   1000000000ull
 #define NOTICE_MAX_S        1e6
 #define FUSION_MAX          (UINT64_C(1) << 40) /* as src/training/shell/greet.c has it */
-#define TUNE_STEPS_MAX      128                 /* as src/training/core/search.h has it */
-#define TUNE_WARMUP_MAX     1000000
 
 /* *ns stays as it is where the variable is not set. */
 static int read_seconds(const char *variable, uint64_t *ns, char *error, size_t error_bytes)
@@ -143,33 +144,27 @@ static int read_number(const char *variable, uint64_t least, uint64_t most, char
 static int check_autotune(char *error, size_t error_bytes)
 {
     const char *text = getenv("HALAY_AUTOTUNE");
-    bool ignored;
-    int rc = text && !strcmp(text, "again")
-                 ? HALAY_OK
-                 : read_switch("HALAY_AUTOTUNE", false, &ignored, error, error_bytes);
-    if (rc)
-        snprintf(error, error_bytes,
-                 "HALAY_AUTOTUNE is '%s'; it takes 1, 0 (the default), or again: what is kept is "
-                 "not used",
-                 text);
-    if (!rc)
-        rc = read_number("HALAY_AUTOTUNE_STEPS", 1, TUNE_STEPS_MAX, error, error_bytes);
-    return rc ? rc : read_number("HALAY_AUTOTUNE_WARMUP", 0, TUNE_WARMUP_MAX, error, error_bytes);
+    struct hly_autotune ignored;
+    if (hly_autotune_read(text, &ignored))
+        return HALAY_OK;
+    snprintf(error, error_bytes, "HALAY_AUTOTUNE is '%s'; " HLY_AUTOTUNE_TAKES, text);
+    return HALAY_EINVAL;
 }
 
 /* What is read where it is used (by a trainer, or before there is a context) is checked here, so
  * that a program is told whether it uses it or not. */
 static int check_others(char *error, size_t error_bytes)
 {
-    bool ignored;
-    int rc = read_switch("HALAY_BATCH_COPIES", true, &ignored, error, error_bytes);
-    if (!rc)
-        rc = read_number("HALAY_FUSION", 0, FUSION_MAX, error, error_bytes);
-    if (!rc)
-        rc = read_number("HALAY_GROUP_BYTES", 0, FUSION_MAX, error, error_bytes);
+    int rc = read_number("HALAY_FUSION", 0, FUSION_MAX, error, error_bytes);
     if (!rc)
         rc = check_autotune(error, error_bytes);
-    return rc ? rc : read_number("HALAY_PROCESSORS", 1, INT_MAX, error, error_bytes);
+    char cpus[16];
+    uint64_t number;
+    if (rc || !hly_job_has("processors", cpus, sizeof(cpus)) ||
+        hly_setting_number(cpus, strlen(cpus), 1, INT_MAX, &number))
+        return rc;
+    snprintf(error, error_bytes, "HALAY_JOB has processors=%s; it takes a number from 1", cpus);
+    return HALAY_EINVAL;
 }
 
 /* A name, or two with a plus. Whether there are such plug-ins is seen when they are loaded. */
@@ -190,24 +185,19 @@ static int check_transport(const struct hly_settings *s, char *error, size_t err
     return HALAY_EINVAL;
 }
 
-#define OURS_LEAST_MAX (1ull << 40)
-
-static int read_own_groups(struct hly_settings *s, char *error, size_t error_bytes)
+static int read_nccl(struct hly_settings *s, char *error, size_t error_bytes)
 {
-    const char *text = getenv("HALAY_OWN_GROUPS");
-    char *end;
-    s->no_ours = text && !strcmp(text, "off");
-    if (!text || !*text || s->no_ours)
-        return HALAY_OK;
-    s->ours_least_bytes = strtoull(text, &end, 10);
-    if (*text >= '1' && *text <= '9' && !*end && s->ours_least_bytes <= OURS_LEAST_MAX)
-        return HALAY_OK;
-    snprintf(
-        error, error_bytes,
-        "HALAY_OWN_GROUPS is '%s'; it takes off, or from how many bytes on they are used: 1 to "
-        "%llu",
-        text, OURS_LEAST_MAX);
-    return HALAY_EINVAL;
+    const char *text = getenv("HALAY_NCCL_LIBRARY");
+    struct hly_nccl_choice choice;
+    if (!hly_nccl_choice_read(text, &choice)) {
+        snprintf(error, error_bytes, "HALAY_NCCL_LIBRARY is '%s'; " HLY_NCCL_TAKES, text);
+        return HALAY_EINVAL;
+    }
+    s->no_nccl = !choice.nccl;
+    s->no_ours = !choice.own;
+    s->ours_least_bytes = choice.least;
+    return copy_text(s->nccl, sizeof(s->nccl), choice.file, "HALAY_NCCL_LIBRARY", error,
+                     error_bytes);
 }
 
 static int read_selection(struct hly_settings *s, const halay_config_t *config, char *error,
@@ -218,10 +208,7 @@ static int read_selection(struct hly_settings *s, const halay_config_t *config, 
     if (!rc)
         rc = copy_text(s->rows, sizeof(s->rows), NULL, "HALAY_SELECTION", error, error_bytes);
     if (!rc)
-        rc = copy_text(s->model, sizeof(s->model), NULL, "HALAY_MODEL", error, error_bytes);
-    if (!rc)
-        rc = halay_selection_make(s->algorithm, s->rows, s->model, error, error_bytes,
-                                  &s->selection);
+        rc = halay_selection_make(s->algorithm, s->rows, NULL, error, error_bytes, &s->selection);
     return rc;
 }
 
@@ -229,21 +216,22 @@ int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char
                       size_t error_bytes)
 {
     memset(s, 0, sizeof(*s));
+    if (hly_settings_dropped(error, error_bytes))
+        return HALAY_EINVAL;
     int rc = read_level(s, error, error_bytes);
     if (!rc)
         rc = read_deadlines(s, config, error, error_bytes);
     if (!rc)
         rc = read_patience(s, error, error_bytes);
     if (!rc)
-        rc = copy_text(s->isa, sizeof(s->isa), config->isa, "HALAY_ISA", error, error_bytes);
+        rc = copy_text(s->isa, sizeof(s->isa), config->isa ? config->isa : "",
+                       "halay_config_t's isa", error, error_bytes);
     if (!rc)
         rc = copy_text(s->transport, sizeof(s->transport), NULL, "HALAY_TRANSPORT", error,
                        error_bytes);
     if (!rc)
         rc = copy_text(s->plugin_dir, sizeof(s->plugin_dir), NULL, "HALAY_PLUGIN_DIR", error,
                        error_bytes);
-    if (!rc)
-        rc = copy_text(s->nccl, sizeof(s->nccl), NULL, "HALAY_NCCL_LIBRARY", error, error_bytes);
     if (!rc)
         rc = copy_text(s->record, sizeof(s->record), NULL, "HALAY_RECORD", error, error_bytes);
     if (!rc)
@@ -255,7 +243,7 @@ int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char
     if (!rc)
         rc = check_transport(s, error, error_bytes);
     if (!rc)
-        rc = read_own_groups(s, error, error_bytes);
+        rc = read_nccl(s, error, error_bytes);
     if (!rc)
         rc = read_selection(s, config, error, error_bytes);
     return rc;
@@ -279,13 +267,6 @@ static void read_cpus(char *text, size_t bytes)
 
 void hly_settings_show(halay_context_t *context)
 {
-    static const char *const variables[] = {
-        "HALAY_DEADLINE",      "HALAY_ISA",           "HALAY_TRANSPORT",  "HALAY_INTERFACE",
-        "HALAY_PLUGIN_DIR",    "HALAY_ALGORITHM",     "HALAY_SELECTION",  "HALAY_MODEL",
-        "HALAY_EXPLAIN",       "HALAY_DEBUG",         "HALAY_VERBS",      "HALAY_START_DEADLINE",
-        "HALAY_GPUDIRECT",     "HALAY_NCCL_LIBRARY",  "HALAY_OWN_GROUPS", "HALAY_STALL",
-        "HALAY_STOP_PATIENCE", "HALAY_LINK_PATIENCE", "HALAY_RECORD",     "HALAY_TCP_SEAL",
-        "HALAY_CALIBRATION"};
     const halay_boot_info_t *i = &context->info;
     char transports[64], cpus[128];
     hly_transports_text(context, transports, sizeof(transports));
@@ -306,8 +287,10 @@ void hly_settings_show(halay_context_t *context)
         hly_between_text(context, far->ops->name, far->attr.over, between, sizeof(between));
         hly_log(context, HLY_INFO, "%s", between);
     }
-    for (size_t v = 0; v < sizeof(variables) / sizeof(variables[0]); v++)
-        if (getenv(variables[v]))
-            hly_log(context, HLY_INFO, "set by the environment: %s=%s", variables[v],
-                    getenv(variables[v]));
+    for (size_t v = 0; v < hly_settings_count; v++) {
+        const struct hly_setting *setting = &hly_settings_all[v];
+        if (hly_setting_is_open(setting) && getenv(setting->name))
+            hly_log(context, HLY_INFO, "set by the environment: %s=%s", setting->name,
+                    getenv(setting->name));
+    }
 }

@@ -20,7 +20,7 @@ static void hello_make(const halay_context_t *ctx, struct hly_transport *transpo
 {
     const struct hly_settings *s = &ctx->settings;
     struct hly_hello *hello = &transport->hello;
-    size_t rows = strlen(s->rows), model = strlen(s->model);
+    const size_t rows = strlen(s->rows);
     const char *group = ""; /* all ranks choose by it: select/select.c */
     for (int i = 0; i < ctx->ndevices; i++)
         group = ctx->devices[i].library.ops ? ctx->devices[i].library.name : group;
@@ -28,12 +28,11 @@ static void hello_make(const halay_context_t *ctx, struct hly_transport *transpo
     hly_proc_self(&hello->process);
     strcpy(hello->build, hly_build());
     snprintf(hello->settings, sizeof(hello->settings),
-             "algorithm %.60s, selection %s, model %s, rules %08x, version %s, %s eager %zu%s%s%s",
+             "algorithm %.60s, selection %s, rules %08x, version %s, %s eager %zu%s%s%s",
              *s->algorithm ? s->algorithm : "(chosen)",
              rows           ? s->rows + (rows > 40 ? rows - 40 : 0)
              : s->kept.used ? "(calibrated)"
                             : "(built in)",
-             model ? s->model + (model > 40 ? model - 40 : 0) : "(built in)",
              (unsigned)(halay_selection_hash(s->selection) >> 32), halay_version(),
              transport->ops->name, transport->unannounced_bytes, *group ? ", group " : "", group,
              s->gpudirect ? ", gpudirect" : "");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * selection.c - what a selection is made of: names (HALAY_ALGORITHM), rows of a file
- * (HALAY_SELECTION), constants (HALAY_MODEL), and select.c's table. Its hash covers what was
+ * (HALAY_SELECTION), constants (model:FILE), and select.c's table. Its hash covers what was
  * understood, not the text: ranks may read copies with other comments.
  */
 #include <errno.h>
@@ -56,7 +56,8 @@ static int read_given(halay_selection_t *s, struct hly_row_reader *reader, struc
     FILE *file = fopen(reader->path, "r");
     if (!file)
         return hly_row_wrong(reader,
-                             "HALAY_SELECTION is neither a file that can be read nor 'model': %s: "
+                             "HALAY_SELECTION is neither a file that can be read nor 'model' nor "
+                             "'model:FILE': %s: "
                              "%s",
                              reader->path, strerror(errno));
     int rc = read_rows(s, reader, file, rows);
@@ -116,7 +117,7 @@ static int fill(halay_selection_t *s, struct hly_row_reader *reader, const char 
         if (rc && reader->error && reader->error_bytes > 13) {
             char why[256];
             snprintf(why, sizeof(why), "%s", reader->error);
-            hly_row_wrong(reader, "HALAY_MODEL: %s", why);
+            hly_row_wrong(reader, "HALAY_SELECTION: model:%s", why);
         }
     }
     s->by_model = !strcmp(reader->path, "model");
@@ -156,7 +157,14 @@ static int make(struct hly_row_reader *reader, const char *algorithm, const char
 int halay_selection_make(const char *algorithm, const char *rows, const char *model, char *error,
                          size_t error_bytes, halay_selection_t **selection)
 {
+    static const char by_file[] = "model:";
     struct hly_row_reader reader = {error, error_bytes, rows ? rows : "", 0, false};
+    if (!strncmp(reader.path, by_file, sizeof(by_file) - 1)) {
+        model = reader.path + sizeof(by_file) - 1;
+        reader.path = "model";
+        if (!*model)
+            return hly_row_wrong(&reader, "HALAY_SELECTION is 'model:', which names no file");
+    }
     return selection ? make(&reader, algorithm, model, NULL, selection) : HALAY_EINVAL;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HALAY_ALGORITHM, and the files of HALAY_SELECTION and HALAY_MODEL. */
+/* HALAY_ALGORITHM, HALAY_SELECTION, its file of rows, and a file of constants. */
 #include <halay/plan.h>
 
 #include "fuzz.h"

@@ -13,7 +13,7 @@ says err "not all of the 3 ranks joined within 1.5 s: on $host rank 0 (pid [0-9]
 # Rank $1 does what $2 says before it is a rank at all.
 first() {
     local without=
-    [ $boot = meet ] || without="unset HALAY_MEET;"
+    [ $boot = meet ] || without="export HALAY_JOB=\${HALAY_JOB/;meet=/;no=};"
     run timeout 60 "$HALAYRUN" "${@:3}" -np 3 bash -c "$without [ \$PMIX_RANK != $1 ] || $2; exec \"\$0\"" "$JOB_RANK"
 }
 only() { # RANK: is named

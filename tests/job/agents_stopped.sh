@@ -9,7 +9,7 @@ E=("$JOB_ELASTIC" "$endless")
 rank_in() { # SLOT: the pid of its process
     local p
     for p in $(pgrep -f "^$JOB_ELASTIC $endless"); do
-        [ "$(readlink "/proc/$p/cwd")" = "$PWD" ] && tr '\0' '\n' <"/proc/$p/environ" | grep -qx "HALAY_MEET_SLOT=$1" && echo "$p"
+        [ "$(readlink "/proc/$p/cwd")" = "$PWD" ] && tr '\0' '\n' <"/proc/$p/environ" | grep -Eq "^HALAY_JOB=(.*;)?slot=$1(;|\$)" && echo "$p"
     done
 }
 stop() { kill -STOP "$(process "$1")"; }

@@ -22,7 +22,7 @@ says out "^rank 1 of 2, meet (halayrun), shm$"
 says err "^halayrun: no PMIx server for programs that need one (MPI): .*(ip link set lo up)$"
 [ "$(grep -vc '^halay error \[rank . on .*\]: a request was waited for' err)" = 1 ] || fail "more than one line"
 # A server of PMIx is not reached either.
-run env HALAY_START_DEADLINE=20 "$HALAYRUN" -np 2 bash -c 'unset HALAY_MEET && exec bash own.sh "$@"' bash "$JOB_RANK"
+run env HALAY_START_DEADLINE=20 "$HALAYRUN" -np 2 bash -c 'unset HALAY_JOB && exec bash own.sh "$@"' bash "$JOB_RANK"
 expect 1 "a rank that does not reach PMIx"
 says err "cannot reach the launcher's PMIx server (PMIx_Init: .*nobody listens at its address.*container with a network of its own.*--network=host"
 

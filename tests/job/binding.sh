@@ -6,7 +6,8 @@
 unset HALAY_BIND
 have=$(nproc)
 cat >tell.sh <<'SH'
-sed -n "s/^Cpus_allowed_list:[[:space:]]*/$PMIX_RANK of ${HALAY_PROCESSORS:-none}: /p" /proc/self/status
+case $HALAY_JOB in *";processors="*) cpus=${HALAY_JOB#*;processors=} cpus=${cpus%%;*} ;; esac
+sed -n "s/^Cpus_allowed_list:[[:space:]]*/$PMIX_RANK of ${cpus:-none}: /p" /proc/self/status
 SH
 # Numbers, one a line, from "0-2,5".
 numbers() { tr , '\n' <<<"$1" | while IFS=- read -r a b; do seq "$a" "${b:-$a}"; done; }
@@ -53,7 +54,7 @@ run "$HALAYRUN" --bind none -np 2 sh tell.sh
 free 2 "$mine"
 run env HALAY_BIND=none "$HALAYRUN" -np 2 sh tell.sh
 free 2 "$mine"
-run env HALAY_PROCESSORS=77 "$HALAYRUN" --bind none -np 2 sh tell.sh
+run env "HALAY_JOB=processors=77" "$HALAYRUN" --bind none -np 2 sh tell.sh
 free 2 "$mine"
 one=$(numbers "$mine" | tail -1)
 run taskset -c "$one" "$HALAYRUN" -np 2 sh tell.sh

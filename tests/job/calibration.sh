@@ -4,7 +4,7 @@
 # and otherwise the table's, with one line; never an error. And what calibrate writes.
 # shellcheck source-path=SCRIPTDIR source=tcp_lib.sh disable=SC2016
 . "$(dirname "$0")/tcp_lib.sh"
-unset HALAY_CALIBRATION XDG_CACHE_HOME HALAY_SELECTION HALAY_MODEL HALAY_ALGORITHM HALAY_TRANSPORT
+unset HALAY_CALIBRATION XDG_CACHE_HOME HALAY_SELECTION HALAY_ALGORITHM HALAY_TRANSPORT
 export HOME=$here/home
 bench=("$BENCH" allreduce --min 1K --max 1K --iterations 3 --warmup 0)
 head="# kept by halay-bench calibrate of Halay $("$BENCH" allreduce --max 4 --iterations 1 | sed -n 's/^# Halay \([^:]*\):.*/\1/p'):"
@@ -80,7 +80,7 @@ rows "$file" "$head" double_tree
 other=${file/home/other}
 apart() { # LINES [VARIABLE=VALUE...]: rank 2 has the other home
     run env HALAY_EXPLAIN=1 "${@:2}" "$HALAYRUN" -np 3 bash -c '
-        [ $HALAY_MEET_SLOT = 2 ] && export HOME='"$here/other"'; exec "$@"' - "${bench[@]}"
+        [[ "$HALAY_JOB;" = *";slot=2;"* ]] && export HOME='"$here/other"'; exec "$@"' - "${bench[@]}"
     expect 0 "$*"
     lines "$1"
 }

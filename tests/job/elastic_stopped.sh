@@ -29,7 +29,7 @@ case_of() {
 }
 # The shell of a slot stops before it becomes the rank, the first or the second time.
 holds() { # SLOT TIME
-    before="[ \$HALAY_MEET_SLOT != $1 ] || { echo >>held.$1; [ \$(wc -l <held.$1) != $2 ] || kill -STOP \$\$; };"
+    before="case \"\$HALAY_JOB;\" in *\";slot=$1;\"*) false;; esac || { echo >>held.$1; [ \$(wc -l <held.$1) != $2 ] || kill -STOP \$\$; };"
 }
 
 case_of "in a call" 1 -np 2 --min-np 2 -- stop:1:5
@@ -56,7 +56,7 @@ while not os.WIFSIGNALED(os.waitpid(int(open("pid").read()), 0x40000000)[1]):  #
 END
 python3 trace.py &
 tracer=$!
-before='[ $HALAY_MEET_SLOT != 1 ] || [ -e pid ] || { echo $$ >pid.new; mv pid.new pid; sleep 1; };'
+before='case "$HALAY_JOB;" in *";slot=1;"*) false;; esac || [ -e pid ] || { echo $$ >pid.new; mv pid.new pid; sleep 1; };'
 case_of "traced" 1 -np 2 --min-np 2 --
 wait $tracer || fail "the debugger has failed"
 tracer=

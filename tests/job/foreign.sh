@@ -49,7 +49,7 @@ done
 run "$HALAYRUN" -np 1 "$JOB_LIVES" hch "" "exec $JOB_LIVES h"
 says out "^refused: .*has the environment of rank 0, but the process that has started it is that rank already"
 [ "$(grep -c "^rank 0 of 1$" out)" = 2 ] || fail "not two lives beside its child"
-run "$HALAYRUN" -np 1 "$JOB_LIVES" hch "" "HALAY_LAUNCHER=none $JOB_LIVES h; exec $HALAYRUN -np 2 $JOB_LIVES h"
+run "$HALAYRUN" -np 1 "$JOB_LIVES" hch "" "HALAY_JOB=none $JOB_LIVES h; exec $HALAYRUN -np 2 $JOB_LIVES h"
 for r in 0 1; do says out "^rank $r of 2$"; done
 HALAY_SECRET='*' run "$HALAYRUN" --agents 1
 says err "needs a secret"

@@ -195,13 +195,12 @@ static const struct job jobs[] = {
     {"rank 0 cannot listen", .n = 3, .rounds = 1, .fault = {DEAF}, .code = HALAY_EBOOT,
      .text = "none-such", .same = true},
     {"fewer than the launcher's", .n = 2, .rounds = 1,
-     .variables = {{"HALAY_LAUNCHER", "halayrun"}, {"HALAY_NRANKS", "4"}}, .code = HALAY_EBOOT,
-     .text = "allgather knows a job of 2 ranks, but HALAY_NRANKS says that there are 4",
-     .same = true},
+     .variables = {{"HALAY_JOB", "launcher=halayrun;ranks=4"}}, .code = HALAY_EBOOT,
+     .text = "allgather knows a job of 2 ranks, but HALAY_JOB says that there are 4", .same = true},
     {"MPI that is alone", .n = 1, .rounds = 1, .variables = {{"OMPI_COMM_WORLD_SIZE", "2"}},
      .code = HALAY_EBOOT, .text = "a job of 1 rank, but OMPI_COMM_WORLD_SIZE says"},
     {"meant to be fewer", .n = 2, .rounds = 1,
-     .variables = {{"HALAY_LAUNCHER", "none"}, {"OMPI_COMM_WORLD_SIZE", "4"}}},
+     .variables = {{"HALAY_JOB", "none"}, {"OMPI_COMM_WORLD_SIZE", "4"}}},
     {"as many as the launcher's", .n = 2, .rounds = 1,
      .variables = {{"OMPI_COMM_WORLD_SIZE", "2"}}},
 };
@@ -233,7 +232,7 @@ int main(void)
                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int status, wrong = 0;
     MUST(shared != MAP_FAILED);
-    unsetenv("HALAY_LAUNCHER");
+    unsetenv("HALAY_JOB");
     for (int j = 0; j < JOBS; j++)
         for (int place = 0; place < jobs[j].n; place++) {
             const pid_t pid = fork();

@@ -12,13 +12,13 @@ args=(-l -x "A=a b" p "x y" "" "it's")
 in_place "${two[@]}" -- --dry-run "${args[@]}"
 (unset A && PATH="$here/bin:/usr/bin:/bin" bash ./out)
 cp argv printed
-in_place "${two[@]}" SLURM_HOSTFILE=f HALAY_LAUNCHER=none HALAY_NRANKS=2 HALAY_PROCESSORS=2 PMIX_SERVER=x PMIX_MCA_a=1 -- -v "${args[@]}"
+in_place "${two[@]}" SLURM_HOSTFILE=f HALAY_JOB=none PMIX_SERVER=x PMIX_MCA_a=1 -- -v "${args[@]}"
 expect 7 "the launcher's status"
 cmp -s argv printed || fail "not as printed: $(cat argv)"
 [ "$(tail -n 4 argv)" = "$(printf '%s\n' p "x y" "" "it's")" ] || fail "other words: $(cat argv)"
 grep -q "^A=a b$" env || fail "no A in $(cat env)"
 grep -q "^PMIX_MCA_a=1$" env || fail "no PMIX_MCA_a"
-! grep -E "^(PMIX_SERVER|SLURM_HOSTFILE|HALAY_LAUNCHER|HALAY_NRANKS|HALAY_PROCESSORS)=" env || fail "the launcher gets it"
+! grep -E "^(PMIX_SERVER|SLURM_HOSTFILE|HALAY_JOB)=" env || fail "the launcher gets it"
 [ "$(wc -l <err)" = 1 ] || fail "-v is not one line"
 says err "^halayrun: Slurm job 42 has 2 nodes: env .*srun --mpi=pmix .* -n4 "
 

@@ -63,8 +63,8 @@ prints "$local 2 --prefix-timestamp --output-filename 'o p' p" "${d[@]}" -np 2 -
 mpi="--map-by slot --bind-to none"
 prints "prterun -n 3 -H a:2,b:1 $mpi -x PATH p" "${d[@]}" -H a:2,b p
 prints "prterun -n 2 -H a:2 $mpi --output tag -x PATH p" "${d[@]}" -H a:2,b:2 -np 2 -l p
-prints "env -u HALAY_LAUNCHER -u PMIX_ID B=2 prterun -n 1 -H a:1 $mpi -x B -x HALAY_SECRET -x HOME -x LD_LIBRARY_PATH -x OMP_NUM_THREADS -x PATH -x PYTHONPATH -x VIRTUAL_ENV p" \
-    HALAY_LAUNCHER=none HALAY_SECRET=s HOME=/ LD_LIBRARY_PATH=l OMP_NUM_THREADS=1 OMPI_COMM=1 PYTHONPATH=. VIRTUAL_ENV=v PMIX_ID=1 OTHER=2 \
+prints "env -u HALAY_JOB -u PMIX_ID B=2 prterun -n 1 -H a:1 $mpi -x B -x HALAY_SECRET -x HOME -x LD_LIBRARY_PATH -x OMP_NUM_THREADS -x PATH -x PYTHONPATH -x VIRTUAL_ENV p" \
+    HALAY_JOB=none HALAY_SECRET=s HOME=/ LD_LIBRARY_PATH=l OMP_NUM_THREADS=1 OMPI_COMM=1 PYTHONPATH=. VIRTUAL_ENV=v PMIX_ID=1 OTHER=2 \
     "${d[@]}" -x B=2 -x HOME -x NOT_THERE -H a p
 prints "prterun -n 1 -H a:1 -x PATH p" PRTE_MCA_hwloc_default_binding_policy=core OMPI_MCA_rmaps_base_mapping_policy=node "${d[@]}" -H a p
 prints "prterun -n 1 -H a:1 $mpi --output tag,timestamp,dir=o -x PATH p" "${d[@]}" --prefix-timestamp --output-filename o -H a p

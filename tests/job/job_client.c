@@ -193,8 +193,8 @@ static int heir(void)
     MUST(strstr(last_log, parent));
     int announced = 0;
     MUST(ops->probe(&announced) == 1 && announced == 2);
-    setenv("HALAY_LAUNCHER", "none", 1); /* the remedy that the message names */
-    MUST(strstr(last_log, "HALAY_LAUNCHER=none") && ops->probe(&announced) == 0 && announced == 1);
+    setenv("HALAY_JOB", "none", 1); /* the remedy that the message names */
+    MUST(strstr(last_log, "HALAY_JOB=none") && ops->probe(&announced) == 0 && announced == 1);
     return 0;
 }
 

@@ -32,10 +32,16 @@ static void tell(int number)
     told = 1;
 }
 
+static const char *own_slot(void)
+{
+    const char *job = getenv("HALAY_JOB"), *slot = job ? strstr(job, ";slot=") : NULL;
+    return slot ? slot + 6 : NULL;
+}
+
 /* The first to come there does it. */
 static void suffer(int argc, char **argv, int64_t step)
 {
-    const char *slot = getenv("HALAY_MEET_SLOT");
+    const char *slot = own_slot();
     const long self = slot ? strtol(slot, NULL, 10) : -1;
     char what[16], once[64];
     int whom;
@@ -102,7 +108,7 @@ int main(int argc, char **argv)
 {
     int64_t state[2] = {0, 0};
     enum next next = AGAIN;
-    MUST(argc > 1 && getenv("HALAY_MEET_SLOT"));
+    MUST(argc > 1 && own_slot());
     signal(SIGTERM, tell);
     while (next == AGAIN) {
         halay_context_t *context;

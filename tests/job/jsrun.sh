@@ -6,7 +6,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016,SC2086
 source_folder=$(cd "$(dirname "$0")/../.." && pwd) || exit 1
 . "$(dirname "$0")/lib.sh"
-unset RANK WORLD_SIZE HALAY_LAUNCHER HALAY_NRANKS
+unset RANK WORLD_SIZE HALAY_JOB
 mkdir bin
 export HALAYRUN HALAY_DEADLINE=20
 # jsrun --erf_input FILE -X 1 PROGRAM...; by $STARTER.
@@ -16,7 +16,7 @@ cat >bin/jsrun <<'END'
 JSM_NAMESPACE_SIZE=$(grep -c '^rank: [0-9]*: { hostname: node[12]; cpu: {[0-9]*-[0-9]*} ; gpu: \* ; mem: \* }$' "$2")
 export JSM_NAMESPACE_SIZE
 export -n LSB_JOBID
-exec $STARTER -np "$JSM_NAMESPACE_SIZE" sh -c 'exec env -u HALAY_LAUNCHER -u HALAY_MEET -u HALAY_NRANKS -u HALAY_PROCESSORS JSM_NAMESPACE_RANK=$PMIX_RANK \
+exec $STARTER -np "$JSM_NAMESPACE_SIZE" sh -c 'exec env -u HALAY_JOB JSM_NAMESPACE_RANK=$PMIX_RANK \
     JSM_NAMESPACE_LOCAL_RANK=$PMIX_RANK OMPI_COMM_WORLD_SIZE=$JSM_NAMESPACE_SIZE OMPI_COMM_WORLD_RANK=$PMIX_RANK "$@"' - "${@:5}"
 END
 chmod +x bin/jsrun

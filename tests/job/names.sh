@@ -13,7 +13,7 @@ if unshare -u bash named.sh "nowhere-$mark" true 2>why; then
         run unshare -u bash named.sh "$name" "$HALAYRUN" -np 2 "$JOB_RANK" briefly
         expect 0 "halayrun on $name"
         says out "^rank 1 of 2, meet (halayrun), shm"
-        run unshare -u bash named.sh "$name" "$HALAYRUN" -np 2 env -u HALAY_MEET "$JOB_CLIENT" info
+        run unshare -u bash named.sh "$name" "$HALAYRUN" -np 2 env -u HALAY_JOB "$JOB_CLIENT" info
         expect 0 "PMIx on $name"
         ! grep -q unknown out || fail "$name is unknown"
         # As scripts do: MASTER_ADDR=$(hostname)

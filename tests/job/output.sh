@@ -105,8 +105,8 @@ status=$?
 expect 0 "closed descriptors"
 cmp fds. fds.0 && cmp fds. fds.1 || fail "descriptors: $(cat fds.), of ranks: $(cat fds.0), $(cat fds.1)"
 
-run "$HALAYRUN" -np 2 -x A=1 --env B='x y' -x A=2 bash -c 'echo $A-$B-$HALAY_LAUNCHER-$HALAY_NRANKS'
-[ "$(sort -u out)" = "2-x y-halayrun-2" ] || fail "environment"
+run "$HALAYRUN" -np 2 -x A=1 --env B='x y' -x A=2 bash -c 'echo $A-$B-${HALAY_JOB%%;[!r]*}'
+[ "$(sort -u out)" = "2-x y-launcher=halayrun;ranks=2" ] || fail "environment"
 run env PMIX_NAMESPACE=other PMIX_RANK=77 PMIX_SERVER_URI2=nowhere "$HALAYRUN" -np 2 "$JOB_CLIENT" info
 expect 0 "started within another PMIx job"
 nothing_left

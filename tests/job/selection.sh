@@ -22,8 +22,8 @@ refused HALAY_ALGORITHM=teleport=ring "collectives: allreduce, .*, exscan"
 refused HALAY_SELECTION=wrong.rows "wrong.rows, line 2: allreduce has no algorithm 'quick'; it has: ring .*circulant"
 refused HALAY_SELECTION=nowhere.rows "nowhere.rows: No such file"
 refused HALAY_SELECTION=. "[Dd]irectory"
-refused HALAY_MODEL=nowhere.model "HALAY_MODEL: nowhere.model: No such file"
-refused HALAY_MODEL=one.rows "HALAY_MODEL: one.rows, line 2: there is no constant 'allreduce'"
+refused HALAY_SELECTION=model:nowhere.model "HALAY_SELECTION: model:nowhere.model: No such file"
+refused HALAY_SELECTION=model:one.rows "HALAY_SELECTION: model:one.rows, line 2: there is no constant 'allreduce'"
 refused HALAY_EXPLAIN=yes "HALAY_EXPLAIN is 'yes'; it takes 1 or 0"
 
 differ() { # VARIABLE ONE OTHER
@@ -33,18 +33,23 @@ differ() { # VARIABLE ONE OTHER
     [ "$status" != 0 ] || fail "$1 may differ"
     says err "settings differ: rank [01] has .*$2.*; rank 2 has .*$3.*"
 }
-differ HALAY_MODEL one.model other.model
+differ HALAY_SELECTION model:one.model model:other.model
 differ HALAY_SELECTION one.rows other.rows
 differ HALAY_SELECTION one.rows model
 differ HALAY_ALGORITHM allreduce=ring allreduce=circulant
 nothing_left
 
-# The same constants and rows, from files of other names and with other comments, are the same.
+# The same rows, and constants, from files of other names and with other comments, are the same.
 (echo "# a copy" && cat one.rows) >copy.rows
-run env HALAY_MODEL=one.model HALAY_EXPLAIN=1 "$HALAYRUN" -np 3 bash -c '
+(echo "# a copy" && cat one.model) >copy.model
+run "$HALAYRUN" -np 3 bash -c '
+    [ $PMIX_RANK = 2 ] && export HALAY_SELECTION=model:copy.model || export HALAY_SELECTION=model:one.model
+    exec "$0"' "$JOB_RANK"
+expect 0 "a file of constants"
+run env HALAY_EXPLAIN=1 "$HALAYRUN" -np 3 bash -c '
     [ $PMIX_RANK = 2 ] && export HALAY_SELECTION=copy.rows || export HALAY_SELECTION=one.rows
     exec "$0"' "$JOB_RANK"
-expect 0 "a file of rows and one of constants"
+expect 0 "a file of rows"
 says err "^  chosen: circulant: line 2 of HALAY_SELECTION's file"
 says err "^\* circulant  *[0-9.]*  *[0-9.]* "
 run env HALAY_EXPLAIN=1 HALAY_SELECTION=model "$HALAYRUN" -np 2 "$BENCH" allreduce --min 1K --max 1K --seconds 0.01

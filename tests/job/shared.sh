@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 for boot in meet pmix; do
     launch=("$HALAYRUN" -np 1)
-    [ $boot = meet ] || launch+=(env -u HALAY_MEET)
+    [ $boot = meet ] || launch+=(env -u HALAY_JOB)
     run "${launch[@]}" "$JOB_SHARED"
     expect 0 "three threads, $boot"
     says out "^2100 lives"

@@ -5,7 +5,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR MASTER_PORT HALAY_SECRET \
-    HALAY_RENDEZVOUS HALAY_LAUNCHER TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT
+    HALAY_RENDEZVOUS HALAY_JOB TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT
 export HALAY_DEADLINE=20
 declare -A pids was
 # Below the ports that the kernel gives to callers; new_port: another for the next job.

@@ -9,7 +9,7 @@ refused() {
     run env "${@:2}" "$JOB_RANK"
     expect 1 "${@:2}"
     says err "$1"
-    says err HALAY_LAUNCHER=none
+    says err HALAY_JOB=none
     within 3000
 }
 here="MASTER_ADDR=127.0.0.1 MASTER_PORT=$port"
@@ -42,7 +42,7 @@ for bad in host host: :80 host:0 ::1:80 host:port; do
 done
 
 # Alone, and nothing loaded for it.
-for variables in "" "RANK=0 WORLD_SIZE=1" "WORLD_SIZE=1" "RANK=1 WORLD_SIZE=2 HALAY_LAUNCHER=none"; do
+for variables in "" "RANK=0 WORLD_SIZE=1" "WORLD_SIZE=1" "RANK=1 WORLD_SIZE=2 HALAY_JOB=none"; do
     # shellcheck disable=SC2086
     run env $variables HALAY_PLUGIN_DIR=/nowhere "$JOB_RANK"
     expect 0 "alone with '$variables'"

@@ -511,7 +511,7 @@ static void test_model(void)
     write_file("call_ns 1\n");
     halay_selection_t *s;
     CHECK(halay_selection_make(NULL, NULL, file_path, error, sizeof(error), &s) == HALAY_EINVAL &&
-              strstr(error, "step_ns is missing") && strstr(error, "HALAY_MODEL"),
+              strstr(error, "step_ns is missing") && strstr(error, "model:"),
           "%s", error);
 }
 

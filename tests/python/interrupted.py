@@ -16,8 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from halay._job import job_value
+
 FOLDER = Path(sys.argv[1])
-RANK = int(os.environ["HALAY_MEET_SLOT"])
+RANK = int(job_value("slot") or -1)
 WAITS = 60.0  # rank 2, for the others
 ran: list[float] = []
 sent: list[float] = []

@@ -60,7 +60,7 @@ def main(size):
     hvd.init()
     assert use("gloo", size) == rank  # by the variables
     os.environ["MASTER_PORT"] = "1"  # the program's own from here on
-    alone = dict(os.environ, HALAY_LAUNCHER="none")
+    alone = dict(os.environ, HALAY_JOB="none")
     said = subprocess.run([sys.executable, "-c", CHILD], env=alone, capture_output=True, text=True)
     assert "child 0 1" in said.stdout, said
     hvd.shutdown()

@@ -25,7 +25,7 @@ def total_of(size):
 def plain():
     """No launcher's variables."""
     env = environment({"HALAY_START_DEADLINE": "60"})
-    return {n: v for n, v in env.items() if n not in ("RANK", "WORLD_SIZE", "HALAY_LAUNCHER")}
+    return {n: v for n, v in env.items() if n not in ("RANK", "WORLD_SIZE", "HALAY_JOB")}
 
 
 @pytest.mark.parametrize("kind", ["file", "tcp"])

@@ -107,7 +107,7 @@ def test_probes(tmp_path, monkeypatch):
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
         monkeypatch.setenv("HALAY_NCCL_LIBRARY", str(library))
         assert hvd.nccl_built() == said
-    for value in ("off", str(tmp_path / "none.so")):
+    for value in ("off", "own", "own:1", str(tmp_path / "none.so")):
         monkeypatch.setenv("HALAY_NCCL_LIBRARY", value)
         assert hvd.nccl_built() == 0
 

@@ -147,7 +147,7 @@ import os, pathlib, sys, time
 import halay.arrays as ha
 folder = pathlib.Path(sys.argv[1])
 first, again = folder / "first", folder / "again"
-if os.environ["HALAY_MEET_SLOT"] == "0":
+if ";slot=0;" in os.environ["HALAY_JOB"] + ";":
     first.write_text(str(os.getpid()))
     ha.init()
     while not (folder / "go").exists():

@@ -153,7 +153,7 @@ def test_the_reset_limit_is_the_reason():
 def test_too_few_hosts_are_the_reason():
     """What Horovod's test_min_hosts_timeout asks for: the failure drops one of two hosts."""
     words = "-np 2 --min-num-proc 2 -H localhost:1,127.0.0.1:1 --elastic-timeout 1"
-    script = "[ $HALAY_MEET_SLOT = 1 ] && exit 7; exec sleep 60"
+    script = 'case "$HALAY_JOB;" in *";slot=1;"*) exit 7;; esac; exec sleep 60'
     found = command.parse_args([*words.split(), "sh", "-c", script])
     with pytest.raises(RuntimeError, match="exited with non-zero") as caught:
         command.run_elastic(found)

@@ -295,9 +295,12 @@ static void body(struct rank *r)
     const int gpu = gpu_of(&trial, r->rank);
     uint64_t state = trial.seed;
     const int without = trial.whose == OF_LAST ? r->nranks - 1 : 0;
-    if (trial.library && (trial.whose == OF_ALL || r->rank == without))
-        snprintf(r->context->settings.nccl, sizeof(r->context->settings.nccl), "%s", trial.library);
+    if (trial.library && (trial.whose == OF_ALL || r->rank == without)) {
+        r->context->settings.no_nccl = !strcmp(trial.library, "own");
+        strcpy(r->context->settings.nccl, trial.library);
+    }
     r->context->settings.no_ours = trial.no_ours && r->rank == r->nranks - 1;
+    r->context->settings.ours_least_bytes = 1; /* short calls, too */
     take(&d, gpu);
     CHECK(!r->context->nccl.looked, "NCCL is opened before there is a call");
     come_to_turn(r, &d);
@@ -425,7 +428,7 @@ static void agree(void)
     const struct trial two = {.nranks = 3, .nodes = {0, 0, 1}, .calls = 30, .seed = 1};
     trial = two;
     run();
-    trial.library = "off";
+    trial.library = "own";
     trial.why = "rank 2 has no NCCL";
     run();
     trial.library = "libnccl-is-not-here.so";
@@ -532,9 +535,9 @@ static void agree_all(void)
 {
     agree();
     warns(NULL, OF_LAST, 0, 0, "");
-    warns("off", OF_LAST, 0, 1, "");
-    warns("off", OF_FIRST, 0, 1, "");
-    warns("off", OF_ALL, 0, 0, "");
+    warns("own", OF_LAST, 0, 1, "");
+    warns("own", OF_FIRST, 0, 1, "");
+    warns("own", OF_ALL, 0, 0, "");
     warns("OFF", OF_LAST, 1, 1,
           "\"OFF\", which cannot be used: there is no NCCL: OFF: cannot open");
     warns(" ", OF_FIRST, 1, 1, "\" \", which cannot be used");
@@ -579,7 +582,7 @@ static void agree_ours(void)
     ours = true;
     trial = (struct trial){.nranks = 2, .calls = 20, .seed = 3};
     explains("grouped, all of it on the device, by Halay's kernels, since ranks 0 and 1 share");
-    trial = (struct trial){.nranks = 3, .nodes = {0, 0, 1}, .library = "off", .calls = 20};
+    trial = (struct trial){.nranks = 3, .nodes = {0, 0, 1}, .library = "own", .calls = 20};
     explains("grouped in the node and over the stage between nodes, by Halay's kernels, since rank "
              "2 has no NC");
     trial.no_ours = true;
@@ -660,7 +663,7 @@ static void fault_words(void)
                                         "ncclCommGetAsyncError", "ncclAllReduce"};
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         trial = (struct trial){.nranks = 2, .name = calls[i], .nccl = true, .nth = 1};
-        trial.why = ": said by the double. HALAY_NCCL_LIBRARY=off does without";
+        trial.why = ": said by the double. HALAY_NCCL_LIBRARY=own does without";
         fault();
     }
 }
@@ -773,7 +776,8 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "agree";
     const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     const int n = argc > 3 ? atoi(argv[3]) : 0;
-    setenv("HALAY_OWN_GROUPS", "1", 1); /* short calls, too */
+    if (ours && strcmp(what, "agree") != 0) /* short calls, too */
+        setenv("HALAY_NCCL_LIBRARY", "own:1", 1);
     cuda_double_settings()->devices = 8;
     cuda_double_settings()->bytes = (size_t)2 << 30;
     if (!strcmp(what, "agree") && ours)

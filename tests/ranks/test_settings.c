@@ -266,8 +266,9 @@ int main(void)
     refused("HALAY_ALGORITHM", "teleport=ring", "exscan");
     refused("HALAY_EXPLAIN", "always", "takes 1");
     refused("HALAY_SELECTION", "/nowhere/rows", "'model'");
-    refused("HALAY_MODEL", "/nowhere/model", "No such file");
-    refused("HALAY_ISA", "quantum", "avx2");
+    refused("HALAY_SELECTION", "model:/nowhere/model", "No such file");
+    refused("HALAY_SELECTION", "model:", "names no file");
+    refused("HALAY_MODEL", "/nowhere/model", "set HALAY_SELECTION=model:FILE");
     setenv("HALAY_DEBUG", "error", 1);
     for (int n = 2; n <= 5; n++)
         for (int shm = 0; shm < 2; shm++) {

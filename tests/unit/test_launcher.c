@@ -10,16 +10,15 @@
 #include "../check.h"
 
 #define HALAYRUN                                                                                   \
-    "HALAY_LAUNCHER=halayrun HALAY_NRANKS=2 HALAY_MEET=unix:/m HALAY_MEET_SLOT=1 "                 \
-    "HALAY_MEET_JOB=halayrun-1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 "               \
+    "HALAY_JOB=launcher=halayrun;ranks=2;meet=unix:/m;slot=1;name=halayrun-1 "                     \
+    "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 "                                         \
     "MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "
 #define HALAYRUN_PMIX "PMIX_RANK=1 PMIX_NAMESPACE=halayrun-1 "
-#define ELASTIC                                                                                    \
-    "HALAY_LAUNCHER=halayrun HALAY_MEET=unix:/m HALAY_MEET_SLOT=1 HALAY_MEET_JOB=halayrun-1 "
-#define VARIABLES "RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 "
-#define TORCHRUN  VARIABLES "TORCHELASTIC_RUN_ID=none "
-#define SRUN      "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 "
-#define SRUN_PMIX SRUN "PMIX_RANK=1 PMIX_NAMESPACE=slurm.pmix.3.0 "
+#define ELASTIC       "HALAY_JOB=launcher=halayrun;meet=unix:/m;slot=1;name=halayrun-1 "
+#define VARIABLES     "RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 "
+#define TORCHRUN      VARIABLES "TORCHELASTIC_RUN_ID=none "
+#define SRUN          "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 "
+#define SRUN_PMIX     SRUN "PMIX_RANK=1 PMIX_NAMESPACE=slurm.pmix.3.0 "
 #define MPIRUN                                                                                     \
     "OMPI_COMM_WORLD_SIZE=2 PMIX_RANK=1 PMIX_NAMESPACE=2139422721 OMPI_MCA_orte_launch=1 "
 #define MPIRUN_4     MPIRUN "OMPI_MCA_ess=^singleton "
@@ -81,7 +80,7 @@ static const struct {
     /* Another launcher's numbers under halayrun's driver: the smaller one is never taken. */
     {"WORLD_SIZE=4 RANK=3 " HALAYRUN, "", "meet", 2, 4},
     {"WORLD_SIZE=1 RANK=0 " HALAYRUN, "", "meet", 2, 0},
-    {"HALAY_LAUNCHER=none " HALAYRUN HALAYRUN_PMIX TORCHRUN, "halayrun-1", NULL, 1, 0},
+    {"HALAY_JOB=none " HALAYRUN HALAYRUN_PMIX TORCHRUN, "halayrun-1", NULL, 1, 0},
 };
 
 /* The first assignment of a name counts. */
@@ -97,7 +96,7 @@ static const char *look(void *arg, const char *name, bool began)
         return *g->began && !strcmp(name, "PMIX_NAMESPACE") ? g->began : NULL;
     for (const char *at = g->now; *at; at += strcspn(at, " "), at += strspn(at, " "))
         if (!strncmp(at, name, length) && at[length] == '=') {
-            static char values[8][64]; /* more than are looked at together */
+            static char values[8][128]; /* more than are looked at together */
             static int next;
             char *value = values[next++ % 8];
             at += length + 1;
@@ -135,7 +134,7 @@ static void check_numbers(void)
         {"SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=3 " PRTERUN, 2, 0},
         {"SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=3 PMIX_RANK=0 PMIX_NAMESPACE=x", 2, 3},
         {"SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=3 PMIX_RANK=0 PMIX_NAMESPACE=x", 4, 0},
-        {"HALAY_LAUNCHER=halayrun HALAY_NRANKS=4 " MPIRUN_4, 2, 0},
+        {"HALAY_JOB=launcher=halayrun;ranks=4 " MPIRUN_4, 2, 0},
         {"RANK=0 WORLD_SIZE=2 PMIX_RANK=0 PMIX_NAMESPACE=x", 1, 2},
         {"RANK=0 WORLD_SIZE=2 " SRUN_PMIX, 2, 0},
         {PRTERUN, 7, 0},

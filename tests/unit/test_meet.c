@@ -623,10 +623,10 @@ static void hung_up(void)
 {
     struct sockaddr_un where = {.sun_family = AF_UNIX};
     struct said said = {0};
-    char bytes[72], variable[128];
+    char bytes[72], variable[160];
     int status;
     snprintf(where.sun_path, sizeof where.sun_path, "%s/fake", folder);
-    snprintf(variable, sizeof variable, "unix:%s", where.sun_path);
+    snprintf(variable, sizeof variable, "meet=unix:%s;slot=0", where.sun_path);
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     MUST(fd >= 0 && !bind(fd, (struct sockaddr *)&where, sizeof where) && !listen(fd, 4));
     const struct timeval patience = {.tv_sec = 10}; /* of accept, too */
@@ -644,8 +644,7 @@ static void hung_up(void)
     if (!child) {
         halay_boot_info_t info = {.size = sizeof info};
         halay_boot_t *boot;
-        setenv("HALAY_MEET", variable, 1);
-        setenv("HALAY_MEET_SLOT", "0", 1);
+        setenv("HALAY_JOB", variable, 1);
         close(fd);
         halay_boot_v4_meet.open(NULL, meet_keep_text, &said, 10000000000, &info, &boot);
         _exit(!strstr(said.text, "found no driver at 'unix:"));

@@ -25,6 +25,13 @@ struct call {
 
 static char folder[64], logged[80];
 
+static void autotune_set(const char *words)
+{
+    char text[700];
+    snprintf(text, sizeof(text), "%s,log:%s", words, logged);
+    setenv("HALAY_AUTOTUNE", text, 1);
+}
+
 /* ------------------------------------------------------------------ steps */
 
 static void submit(struct rank *rank, struct call *call, const char *name, size_t count,
@@ -286,10 +293,10 @@ static void what_is_kept(int nranks)
         read_text(path, again);
         CHECK(strstr(again, halay_version()), "it is not made anew: %s", again);
     }
-    setenv("HALAY_AUTOTUNE", "again", 1);
+    autotune_set("again,steps:2,warmup:2");
     run("again", searches, nranks);
     CHECK(blocks_logged() >= 3, "it does not search again");
-    setenv("HALAY_AUTOTUNE", "1", 1);
+    autotune_set("steps:2,warmup:2");
 }
 
 static void where_nothing_is_kept(void)
@@ -335,12 +342,8 @@ int main(void)
     snprintf(logged, sizeof(logged), "%s.csv", folder);
     CHECK(!mkdir(folder, 0700), "%s", folder);
     setenv("HALAY_CALIBRATION", folder, 1);
-    setenv("HALAY_AUTOTUNE", "1", 1);
-    setenv("HALAY_AUTOTUNE_LOG", logged, 1);
-    setenv("HALAY_AUTOTUNE_STEPS", "2", 1);
-    setenv("HALAY_AUTOTUNE_WARMUP", "2", 1);
+    autotune_set("steps:2,warmup:2");
     unsetenv("HALAY_FUSION");
-    unsetenv("HALAY_GROUP_BYTES");
 
     what_is_kept(2);
     clear();
@@ -368,10 +371,9 @@ int main(void)
     }
     log_is_a_fifo();
     where_nothing_is_kept();
-    setenv("HALAY_GROUP_BYTES", "32768", 1);
+    autotune_set("1,group:32768");
     run("pinned", searches, 2);
     CHECK(!blocks_logged() && !kept(path), "a group's size that is set is tuned");
-    unsetenv("HALAY_GROUP_BYTES");
     setenv("HALAY_AUTOTUNE", "0", 1);
     run("without", searches, 2);
     CHECK(!blocks_logged() && !kept(path), "it tunes unasked");

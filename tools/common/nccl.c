@@ -12,6 +12,8 @@
 
 #include <halay/group.h>
 
+#include "../../proc/settings.h"
+
 #define WITHOUT                                                                                    \
     "calls in GPU memory are staged, or use Halay's own group steps where the ranks of a node "    \
     "are threads of one process on one GPU"
@@ -52,12 +54,12 @@ static bool is_no_file(const char *name)
 enum hly_nccl_state hly_nccl_look(char *line, size_t bytes)
 {
     const char *name = getenv("HALAY_NCCL_LIBRARY");
-    if (name && !strcmp(name, "off")) {
-        snprintf(line, bytes, "HALAY_NCCL_LIBRARY is off: " WITHOUT);
+    struct hly_nccl_choice choice;
+    if (!hly_nccl_choice_read(name, &choice) || !choice.nccl) {
+        snprintf(line, bytes, "HALAY_NCCL_LIBRARY is %s: " WITHOUT, name);
         return HLY_NCCL_OFF;
     }
-    if (!name || !*name)
-        name = "libnccl.so.2";
+    name = *choice.file ? choice.file : "libnccl.so.2";
     if (is_no_file(name)) {
         snprintf(line, bytes, "none: %s is not a file; " WITHOUT, name);
         return HLY_NCCL_MISSING;

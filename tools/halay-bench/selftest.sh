@@ -38,7 +38,7 @@ expect 0 "$HALAYRUN" -np 2 "$BENCH" allreduce --iterations 1 --warmup 0 --stop-a
 expect 0 "$HALAYRUN" -np 3 "$BENCH" calibrate -o machine.model
 [ "$(grep -c '^near_' machine.model)" = 4 ] || fail "not a model: $(cat machine.model)"
 grep -q '^# near: measured; far: compiled in; stage: compiled in$' machine.model || fail "does not say what was measured"
-expect 0 env HALAY_MODEL=machine.model HALAY_SELECTION=model "$HALAYRUN" -np 2 "$BENCH" allreduce "${quick[@]}"
+expect 0 env HALAY_SELECTION=model:machine.model "$HALAYRUN" -np 2 "$BENCH" allreduce "${quick[@]}"
 expect 1 "$HALAYRUN" -np 2 "$BENCH" calibrate -o nowhere/machine.model
 expect 2 "$BENCH" calibrate -o machine.model
 expect 2 "$BENCH" calibrate

@@ -6,7 +6,7 @@ add_executable(halay-doctor halay-doctor/main.c halay-doctor/findings.c halay-do
   halay-doctor/job.c halay-doctor/conclude.c halay-doctor/print.c halay-doctor/json.c
   halay-doctor/picture.c common/json.c common/library.c
   common/nccl.c common/printed.c common/switch.c)
-target_link_libraries(halay-doctor PRIVATE halay m ${CMAKE_DL_LIBS})
+target_link_libraries(halay-doctor PRIVATE halay halay_proc m ${CMAKE_DL_LIBS})
 install(TARGETS halay-doctor RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 configure_file(halay-doctor/halay-doctor-picture ${CMAKE_BINARY_DIR}/lib/halay/halay-doctor-picture
   COPYONLY)

@@ -37,7 +37,7 @@ const char hly_info_explain_help[] =
     "  --gpu             in memory of a GPU, without NCCL; the last line is the way of its data\n"
     "  --algorithm A     as HALAY_ALGORITHM, which counts if this is not given\n"
     "  --selection FILE  as HALAY_SELECTION\n"
-    "  --model FILE      as HALAY_MODEL\n"
+    "  --model FILE      of halay-bench calibrate -o, for the predicted times\n"
     "  --json            as JSON\n";
 
 struct explain {
@@ -298,8 +298,7 @@ int hly_info_explain(int argc, char **argv)
                         .type = HALAY_FLOAT32,
                         .op = "sum",
                         .algorithm = getenv("HALAY_ALGORITHM"),
-                        .selection = getenv("HALAY_SELECTION"),
-                        .model = getenv("HALAY_MODEL")};
+                        .selection = getenv("HALAY_SELECTION")};
     char error[512] = "", kept[HLY_CALIBRATION_PATH];
     halay_selection_t *selection;
     halay_shape_t *shape;

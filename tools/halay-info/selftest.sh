@@ -14,7 +14,7 @@ says "^  launch +pmix +found"
 says "^processors: $(nproc) usable"
 says "^instruction sets: .*scalar yes$"
 says "^  allreduce +ring +1 +commutative +Patarasuk"
-says "^  HALAY_DEADLINE +not set: 30 "
+says "^  HALAY_DEADLINE +not set: 1800 "
 says "^  accepted$"
 
 expect 0 env HALAY_DEADLINE=7 HALAY_ALGORITHM=allreduce=ring "$INFO"
@@ -23,7 +23,10 @@ expect 1 env HALAY_ALGORITHM=allreduce=teleport "$INFO"
 says "REFUSED: .*teleport.*ring"
 [ "$(wc -l <err)" = 1 ] || fail "one wrong variable, and not one complaint"
 expect 1 env HALAY_ISA=abacus "$INFO"
-says "REFUSED: .*abacus"
+says "REFUSED: HALAY_ISA is .abacus., but it is no setting any more"
+expect 0 env HALAY_SECRET=sesame "$INFO"
+says "^  HALAY_SECRET +set "
+! grep -q sesame out || fail "the secret is shown"
 
 # NCCL: of its double, too old, none, and off.
 says "^NCCL: "
@@ -41,6 +44,8 @@ expect 0 timeout 20 env HALAY_NCCL_LIBRARY=./fifo "$INFO"
 says "^NCCL: none: ./fifo is not a file"
 expect 0 env HALAY_NCCL_LIBRARY=off "$INFO"
 says "^NCCL: HALAY_NCCL_LIBRARY is off"
+expect 0 env HALAY_NCCL_LIBRARY=own:64 "$INFO"
+says "^NCCL: HALAY_NCCL_LIBRARY is own:64: "
 
 mkdir plugins
 cp "$PLUGINS/halay-transport-shm.so" plugins/halay-transport-ether.so

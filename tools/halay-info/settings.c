@@ -14,6 +14,7 @@
 #include <halay/boot.h>
 
 #include "../../proc/calibration.h"
+#include "../../proc/settings.h"
 #include "../common/library.h"
 #include "info.h"
 
@@ -125,37 +126,17 @@ void hly_info_processor(int accepted)
 
 void hly_info_variables(void)
 {
-    static const struct {
-        const char *name, *usual, *meaning;
-    } rows[] = {
-        {"HALAY_DEADLINE", "30", "seconds that a call may take before it ends with an error"},
-        {"HALAY_START_DEADLINE", "300",
-         "seconds that the start waits for other ranks; HALAY_DEADLINE counts, if set"},
-        {"HALAY_ALGORITHM", "chosen", "collective=algorithm,...; the same on all ranks"},
-        {"HALAY_SELECTION", "built in", "a file of rows that choose algorithms, or \"model\""},
-        {"HALAY_MODEL", "built in", "a file of halay-bench calibrate, which predicts times"},
-        {"HALAY_CALIBRATION", "the user's cache",
-         "the folder in which halay-bench calibrate keeps rows, or \"off\""},
-        {"HALAY_EXPLAIN", "0", "1: rank 0 tells why a call gets its algorithm"},
-        {"HALAY_TRANSPORT", "chosen", "the plug-ins that move the data: in a node+between nodes"},
-        {"HALAY_VERBS", "chosen",
-         "device=NAME:PORT,gid=INDEX,mtu=BYTES,class=0 to 255,rails=1 to 4"},
-        {"HALAY_INTERFACE", "chosen", "the network interface that a rank listens at"},
-        {"HALAY_GPUDIRECT", "0",
-         "1: adapters read and write GPU memory, where the call can; the same on all ranks"},
-        {"HALAY_RECORD", "", "a folder for flight records of failed communicators"},
-        {"HALAY_NCCL_LIBRARY", "libnccl.so.2", "NCCL's file, for calls in GPU memory, or \"off\""},
-        {"HALAY_ISA", "the best", "instruction set of reductions: scalar, avx2 or avx512"},
-        {"HALAY_DEBUG", "warn", "what is printed: error, warn, info or trace"},
-        {"HALAY_PLUGIN_DIR", "lib/halay", "where plug-ins are looked for"},
-        {"HALAY_LIBRARY", "found", "the libhalay.so that the Python package loads"},
-    };
     printf("variables\n");
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char *value = getenv(rows[i].name);
+    for (size_t i = 0; i < hly_settings_count; i++) {
+        const struct hly_setting *s = &hly_settings_all[i];
+        const char *value = getenv(s->name);
         char now[512];
-        snprintf(now, sizeof now, value ? "set: %s" : "not set: %s", value ? value : rows[i].usual);
-        printf("  %-20s %-23s %s\n", rows[i].name, now, rows[i].meaning);
+        if (value)
+            snprintf(now, sizeof now, hly_setting_is_open(s) ? "set: %s" : "set", value);
+        else
+            snprintf(now, sizeof now, "not set: %s", s->usual);
+        printf("  %-26s %-32s %s%s%s; %s\n", s->name, now, s->unit, *s->unit ? " " : "", s->meaning,
+               s->scope);
     }
 }
 

@@ -111,12 +111,9 @@ static void print_command(FILE *file, const struct handover *h)
  */
 static void plan_environment(struct handover *h)
 {
-    static const char *const others[] = {"HALAY_LAUNCHER=", "HALAY_NRANKS=", "HALAY_PROCESSORS="};
     static const char *const slurms[] = {"SLURM_NTASKS_PER_NODE=", "SLURM_HOSTFILE="};
     for (char **env = environ; *env; env++) {
         int drop = hly_env_of_another_job(*env);
-        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-            drop |= !strncmp(*env, others[i], strlen(others[i]));
         for (size_t i = 0; i < 2 && h->place->launcher == HLY_SRUN; i++)
             drop |= !strncmp(*env, slurms[i], strlen(slurms[i]));
         if (drop)
@@ -135,8 +132,7 @@ static int is_passed(const char *assignment)
         "MKL_",         "OPENBLAS_",        "UCX_",         "NCCL_",
         "PATH=",        "LD_LIBRARY_PATH=", "VIRTUAL_ENV=", "VIRTUAL_ENV_PROMPT=",
         "CONDA_PREFIX="};
-    if (!strncmp(assignment, "HALAY_LAUNCHER=", 15) || !strncmp(assignment, "HALAY_NRANKS=", 13) ||
-        !strncmp(assignment, "HALAY_PROCESSORS=", 17))
+    if (!strncmp(assignment, "HALAY_JOB=", 10))
         return 0;
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
         if (!strncmp(assignment, heads[i], strlen(heads[i])))

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../../proc/job.h"
 #include "../common/flight.h"
 #include "note.h"
 #include "spawn.h"
@@ -84,12 +85,11 @@ static int make(struct hly_records *records, int rank)
 
 int hly_records_give(struct hly_records *records, int rank, char ***env)
 {
-    char assignment[64];
+    char path[64];
     if (!records || make(records, rank))
         return -1;
-    snprintf(assignment, sizeof assignment, "HALAY_RECORD_AT=/proc/%d/fd/%d", (int)getpid(),
-             records->ranks[rank].fd);
-    return hly_env_set(env, assignment);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), records->ranks[rank].fd);
+    return hly_job_put(env, "record", path) ? 0 : -1;
 }
 
 void hly_records_started(struct hly_records *records, int rank, pid_t pid)

@@ -50,7 +50,8 @@ static const char *tmp_dir(void)
     const char *dir = getenv("TMPDIR");
     const int added =
         snprintf(NULL, 0, "/halayrun-%d-%d-XXXXXX/meet", (int)geteuid(), (int)getpid());
-    return dir && dir[0] == '/' && strlen(dir) + (size_t)added < 108 ? dir : "/tmp";
+    return dir && dir[0] == '/' && !strchr(dir, ';') && strlen(dir) + (size_t)added < 108 ? dir
+                                                                                          : "/tmp";
 }
 
 static int abandoned(int tmp, const char *name)

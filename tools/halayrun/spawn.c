@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../../proc/job.h"
 #include "note.h"
 #include "numbers.h"
 
@@ -129,7 +130,7 @@ char **hly_env_copy(char **env)
 int hly_env_of_another_job(const char *assignment)
 {
     return (!strncmp(assignment, "PMIX_", 5) && strncmp(assignment, "PMIX_MCA_", 9) != 0) ||
-           !strncmp(assignment, "HALAY_MEET", 10) || hly_numbers_of_another_job(assignment);
+           !strncmp(assignment, "HALAY_JOB=", 10) || hly_numbers_of_another_job(assignment);
 }
 
 const char *hly_own_secret(void)
@@ -188,24 +189,24 @@ static int are_crowded(const struct hly_options *o, const struct hly_binding *b)
 
 char **hly_env_create(const struct hly_options *options, const struct hly_binding *binding)
 {
-    char **env = hly_env_copy(environ), size[48], cpus[48];
+    char **env = hly_env_copy(environ), size[16], cpus[16];
     size_t kept = 0;
     if (!env)
         return NULL;
     for (size_t i = 0; env[i]; i++) {
-        if (hly_env_of_another_job(env[i]) || !strncmp(env[i], "HALAY_PROCESSORS=", 17) ||
-            !strncmp(env[i], "HALAY_NRANKS=", 13))
+        if (hly_env_of_another_job(env[i]))
             free(env[i]);
         else
             env[kept++] = env[i];
     }
     env[kept] = NULL;
-    snprintf(size, sizeof size, "HALAY_NRANKS=%d", options->nranks);
-    snprintf(cpus, sizeof cpus, "HALAY_PROCESSORS=%d", binding->ncpus);
-    int rc = hly_env_set(&env, "HALAY_LAUNCHER=halayrun");
-    rc |= options->least || options->agent || options->agents >= 0 ? 0 : hly_env_set(&env, size);
+    snprintf(size, sizeof size, "%d", options->nranks);
+    snprintf(cpus, sizeof cpus, "%d", binding->ncpus);
+    int rc = hly_job_put(&env, "launcher", "halayrun") ? 0 : -1;
+    if (!options->least && !options->agent && options->agents < 0)
+        rc |= hly_job_put(&env, "ranks", size) ? 0 : -1;
     rc |= set_secret(&env, options);
-    rc |= binding->nshares ? hly_env_set(&env, cpus) : 0;
+    rc |= binding->nshares && !hly_job_put(&env, "processors", cpus) ? -1 : 0;
     if (are_crowded(options, binding) && !getenv("OMP_NUM_THREADS"))
         rc |= hly_env_set(&env, "OMP_NUM_THREADS=1");
     for (int i = 0; i < options->nenv; i++)

@@ -2,8 +2,8 @@
 /*
  * words.c - ranks print their errors as they come, and those that are lost through another's error
  * print theirs after it. A rank whose error is its own writes it here too, in one write that ends
- * with a zero; HALAY_LAST_WORDS names the file. What comes first is the cause. The file has no name
- * but that of halayrun's descriptor, and ends with halayrun.
+ * with a zero; words in HALAY_JOB names the file. What comes first is the cause. The file has no
+ * name but that of halayrun's descriptor, and ends with halayrun.
  */
 #define _GNU_SOURCE
 #include "words.h"
@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../../proc/job.h"
 #include "note.h"
 #include "spawn.h"
 
@@ -21,12 +22,12 @@ enum { WORDS_BYTES = 16384 }; /* shown of them */
 
 int hly_words_open(char ***env)
 {
-    char assignment[64];
+    char path[64];
     int fd = memfd_create("halay-last-words", MFD_CLOEXEC);
     if (fd < 0)
         return -1;
-    snprintf(assignment, sizeof assignment, "HALAY_LAST_WORDS=/proc/%d/fd/%d", (int)getpid(), fd);
-    if (hly_env_set(env, assignment) == 0)
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), fd);
+    if (hly_job_put(env, "words", path))
         return fd;
     close(fd);
     return -1;

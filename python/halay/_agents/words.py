@@ -15,6 +15,8 @@ import socket
 import struct
 from typing import Any, NamedTuple
 
+from .._job import job_value
+
 HEADER = struct.Struct("=ciii")  # kind, slot, rank and size: -1 where they are not known
 MET, LOGGED, RETURNED, RAISED = b"M", b"L", b"R", b"E"
 
@@ -80,7 +82,7 @@ class Channel:
 
     def __init__(self, sock: socket.socket, pickler: str) -> None:
         self.rank = self.size = -1
-        self._slot = int(os.environ.get("HALAY_MEET_SLOT", "-1"))
+        self._slot = int(job_value("slot") or -1)
         self._sock, self._pickler = sock, pickler
 
     def dumps(self, value: Any) -> bytes:

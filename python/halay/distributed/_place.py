@@ -14,6 +14,7 @@ from typing import Any
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from .._core import Place
+from .._job import is_alone, job_value
 from .._variables import free_port, near
 
 KEY = "halay"
@@ -21,9 +22,9 @@ KEY = "halay"
 
 def launched() -> bool:
     """Whether a launcher that Halay asks itself has started this process."""
-    if os.environ.get("HALAY_LAUNCHER") == "none":
+    if is_alone():
         return False
-    return any(map(os.environ.get, ("HALAY_MEET", "PMIX_NAMESPACE")))
+    return bool(job_value("meet") or os.environ.get("PMIX_NAMESPACE"))
 
 
 def given(options: Any) -> Place | None:

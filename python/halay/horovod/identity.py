@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import platform
 
+from .._job import job_value
+
 # A launcher's variables: rank, size, rank in the node, ranks in the node. Empty: it has none.
 _LAUNCHERS = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", ""),
     ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", ""),
-    ("PMIX_RANK", "HALAY_NRANKS", "", ""),
     ("PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
@@ -26,19 +27,22 @@ NAMES = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
 def guess() -> dict[str, int]:
     """What the launcher's variables say: at least RANK and SIZE, or nothing."""
     env = os.environ
+    ranks, rank = job_value("ranks") or "", env.get("PMIX_RANK", "")
     for variables in _LAUNCHERS:
+        if variables[0] == "PMIX_RANK" and ranks.isdigit() and rank.isdigit():
+            found = {"RANK": int(rank), "SIZE": int(ranks)}
+            if job_value("launcher") == "halayrun":
+                # halayrun starts ranks on one machine; on several it is another launcher that does.
+                found.update(LOCAL_RANK=found["RANK"], LOCAL_SIZE=found["SIZE"])
+                found.update(CROSS_RANK=0, CROSS_SIZE=1)
+            return found
         if not all(env.get(variable, "").isdigit() for variable in variables[:2]):
             continue
-        found = {
+        return {
             name: int(env[variable])
             for name, variable in zip(NAMES, variables)
             if variable and env.get(variable, "").isdigit()
         }
-        if variables[1] == "HALAY_NRANKS" and env.get("HALAY_LAUNCHER") == "halayrun":
-            # halayrun starts ranks on one machine; on several it is another launcher that does.
-            found.update(LOCAL_RANK=found["RANK"], LOCAL_SIZE=found["SIZE"])
-            found.update(CROSS_RANK=0, CROSS_SIZE=1)
-        return found
     return {}
 
 

@@ -41,7 +41,9 @@ def _nccl() -> int:
     name = os.environ.get("HALAY_NCCL_LIBRARY") or "libnccl.so.2"
     version = ctypes.c_int(0)
     try:
-        if name == "off" or ctypes.CDLL(name).ncclGetVersion(ctypes.byref(version)) != 0:
+        if name in ("off", "own") or name.startswith("own:"):
+            return 0
+        if ctypes.CDLL(name).ncclGetVersion(ctypes.byref(version)) != 0:
             return 0
     except (OSError, AttributeError):
         return 0

@@ -21,7 +21,10 @@ USED, READ, NONE, BUILD = "used", "read", "no effect", "build"
 class Setting(NamedTuple):
     """What becomes of HOROVOD_<name>, and for USED: of which variable of Halay, with what value.
 
-    A value that `to` makes None of is one that asks for what Halay does anyway.
+    A variable with "=WORD:" takes several such words; they count where HOROVOD_AUTOTUNE is on.
+
+    A value that `to` makes None of is one that asks for what Halay does anyway. Where a setting
+    without effect has none, a value that is "" or 0 is such a one.
     """
 
     kind: str
@@ -149,7 +152,7 @@ SETTINGS: dict[str, Setting] = {
     "ENABLE_ASYNC_COMPLETION": Setting(NONE, "a call is over when its result is there"),
     "ENABLE_XLA_OPS": Setting(READ, "for TensorFlow: 1 is refused at its import"),
     "BATCH_D2D_MEMCOPIES": Setting(
-        USED, "0: a launch for each tensor of a group in a GPU's memory", "HALAY_BATCH_COPIES", _off
+        NONE, "a group in a GPU's memory is always copied by one launch", to=_off
     ),
     "NUM_NCCL_STREAMS": Setting(NONE, _NCCL),
     "DISABLE_NVTX_RANGES": Setting(NONE, "no NVTX ranges are made"),
@@ -163,12 +166,12 @@ SETTINGS: dict[str, Setting] = {
     "AUTOTUNE": Setting(
         USED, "1: the size of fused groups is tuned, and kept", "HALAY_AUTOTUNE", _flag
     ),
-    "AUTOTUNE_LOG": Setting(USED, "a file for what was measured", "HALAY_AUTOTUNE_LOG", _same),
+    "AUTOTUNE_LOG": Setting(USED, "a file for what was measured", "HALAY_AUTOTUNE=log:", _same),
     "AUTOTUNE_WARMUP_SAMPLES": Setting(
-        USED, "samples before the first that counts; 3", "HALAY_AUTOTUNE_WARMUP", _count
+        USED, "samples before the first that counts; 3", "HALAY_AUTOTUNE=warmup:", _count
     ),
     "AUTOTUNE_STEPS_PER_SAMPLE": Setting(
-        USED, "steps of a sample, up to 128; 10", "HALAY_AUTOTUNE_STEPS", _block
+        USED, "steps of a sample, up to 128; 10", "HALAY_AUTOTUNE=steps:", _block
     ),
     "AUTOTUNE_BAYES_OPT_MAX_SAMPLES": Setting(NONE, _NO_BAYES),
     "AUTOTUNE_GAUSSIAN_PROCESS_NOISE": Setting(NONE, _NO_BAYES),
@@ -212,14 +215,31 @@ def find(name: str) -> Setting | None:
     return None
 
 
-def _use(variable: str, value: str, setting: Setting, env: MutableMapping[str, str]) -> str | None:
+def _note(variable: str, value: str, setting: Setting, name: str) -> str | None:
+    """Of a setting without effect: what is said of it."""
+    assert setting.kind == NONE
+    note = f"{variable} has no effect: {setting.text}"
+    if setting.to is None:
+        return None if value in _OFF or (name, value) in _INDIFFERENT else note
+    try:
+        return None if setting.to(value) is None else note
+    except ValueError:
+        return f"{variable}={value} is not understood, and has no effect: {setting.text}"
+
+
+def _use(
+    variable: str, value: str, setting: Setting, env: MutableMapping[str, str], words: list[str]
+) -> str | None:
     assert setting.to is not None
     try:
         made = setting.to(value)
     except ValueError:
         return f"{variable}={value} is not understood, and has no effect: {setting.text}"
-    if made is not None and setting.variable not in env:
-        env[setting.variable] = _put[setting.variable] = made
+    target, _, word = setting.variable.partition("=")
+    if made is not None and word:
+        words.append(word + made)
+    elif made is not None and target not in env:
+        env[target] = _put[target] = made
     return None
 
 
@@ -231,6 +251,7 @@ def apply(env: MutableMapping[str, str] | None = None) -> list[str]:
             del env[variable]
     _put.clear()
     notes = []
+    words: list[str] = []
     for variable in sorted(v for v in env if v.startswith("HOROVOD_")):
         name, value = variable[len("HOROVOD_") :], env[variable]
         setting = find(name)
@@ -238,13 +259,14 @@ def apply(env: MutableMapping[str, str] | None = None) -> list[str]:
         if setting is None:
             note = f"{variable} is no setting that is known, and has no effect"
         elif setting.kind == USED:
-            note = _use(variable, value, setting, env)
-        elif value in _OFF or (name, value) in _INDIFFERENT:
-            continue
+            note = _use(variable, value, setting, env, words)
         elif setting.kind == NONE:
-            note = f"{variable} has no effect: {setting.text}"
+            note = _note(variable, value, setting, name)
         if note is not None:
             notes.append(note)
+    if words and "HALAY_AUTOTUNE" in _put:  # warmup, steps, log: the last may have commas
+        words.sort(reverse=True)
+        env["HALAY_AUTOTUNE"] = _put["HALAY_AUTOTUNE"] = ",".join(["1", *words])
     if float(_put.get("HALAY_DEADLINE", START_S)) < START_S and _START not in env:
         env[_START] = _put[_START] = str(START_S)  # what bounds Horovod's calls, bounds no start
     return notes

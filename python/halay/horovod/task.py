@@ -10,6 +10,7 @@ import sys
 import traceback
 from pathlib import Path
 
+from .._job import job_value
 from ..errors import LEFT
 from . import identity, install
 from .launch import FUNCTION, dumps
@@ -17,7 +18,7 @@ from .launch import FUNCTION, dumps
 
 def _rank() -> str:
     """The one that it had last; in an elastic job, before init(), only its place is known."""
-    known = (os.environ.get(name) for name in ("HOROVOD_RANK", "PMIX_RANK", "HALAY_MEET_SLOT"))
+    known = (os.environ.get("HOROVOD_RANK"), os.environ.get("PMIX_RANK"), job_value("slot"))
     return next((rank for rank in known if rank), "0")
 
 

@@ -17,7 +17,7 @@ _Static_assert(HLY_NCCL_ID_BYTES == HALAY_CIRCLE_ID_BYTES, "NCCL's id is a circl
 int hly_nccl_failed(struct hly_nccl *n, const char *call, int result, void *comm)
 {
     const char *said = n->library.ncclGetLastError(comm);
-    snprintf(n->why, sizeof(n->why), "%s: %s%s%.60s. HALAY_NCCL_LIBRARY=off does without", call,
+    snprintf(n->why, sizeof(n->why), "%s: %s%s%.60s. HALAY_NCCL_LIBRARY=own does without", call,
              n->library.ncclGetErrorString(result), said && *said ? ": " : "", said ? said : "");
     return HALAY_EDEVICE;
 }

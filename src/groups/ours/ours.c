@@ -78,7 +78,7 @@ static int fails(struct hly_ours *o, int code, const char *what)
 {
     const char *device = o->device ? hly_device_cuda.why(o->device) : "";
     if (!o->why[0])
-        snprintf(o->why, sizeof(o->why), "%s%s%.90s. HALAY_OWN_GROUPS=off has calls staged", what,
+        snprintf(o->why, sizeof(o->why), "%s%s%.90s. HALAY_NCCL_LIBRARY=off has calls staged", what,
                  *device ? ": " : "", device);
     return code;
 }

@@ -44,7 +44,6 @@ struct hlt_buffer {
 
 struct hlt_fusion {
     struct hlt_buffer buffers[HLT_BUFFERS];
-    uint32_t copies_alone; /* in a device's memory: each is a launch of its own */
 };
 
 /* How many rows of an alltoall went where when its ranks last told each other; see exchange.c. */

@@ -8,33 +8,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../../proc/autotune.h"
 #include "trainer.h"
 
 #define FUSION_BYTES   (UINT64_C(64) << 20)
 #define FUSION_MAX     (UINT64_C(1) << 40)
 #define GROUP_BYTES    (UINT64_C(64) << 10) /* for each rank; more leaves the caches */
-#define UNSET          UINT64_MAX
+#define UNSET          HLY_AUTOTUNE_UNSET
 #define CLOCK_BARRIERS 8
-#define TUNE_STEPS     10 /* as Horovod's: 3 samples of 10 steps before the first that counts */
-#define TUNE_WARMUP    3
 #define WORDS          (sizeof(struct hlt_greeting) / sizeof(uint64_t))
 
-/* A variable's number; halay_init has checked it. */
-static uint64_t number(const char *variable, uint64_t otherwise)
-{
-    const char *text = getenv(variable);
-    return text && *text ? strtoull(text, NULL, 10) : otherwise;
-}
-
+/* halay_init has checked both variables. */
 static void greeting_fill(struct hlt_greeting *own)
 {
-    const char *autotune = getenv("HALAY_AUTOTUNE");
-    const int on = autotune && *autotune && strcmp(autotune, "0") != 0;
-    own->fusion_bytes = number("HALAY_FUSION", FUSION_BYTES);
-    own->group_bytes = number("HALAY_GROUP_BYTES", UNSET);
-    own->tune_steps = on ? number("HALAY_AUTOTUNE_STEPS", TUNE_STEPS) : 0;
-    own->tune_warmup_steps = own->tune_steps * number("HALAY_AUTOTUNE_WARMUP", TUNE_WARMUP);
-    own->tune_reads = !on || strcmp(autotune, "again") != 0;
+    const char *fusion = getenv("HALAY_FUSION");
+    struct hly_autotune autotune;
+    hly_autotune_read(getenv("HALAY_AUTOTUNE"), &autotune);
+    own->fusion_bytes = fusion && *fusion ? strtoull(fusion, NULL, 10) : FUSION_BYTES;
+    own->group_bytes = autotune.group_bytes;
+    own->tune_steps = autotune.on ? autotune.steps : 0;
+    own->tune_warmup_steps = own->tune_steps * autotune.warmup;
+    own->tune_reads = !autotune.again;
 }
 
 static void settings_take(halay_trainer_t *trainer, const halay_topology_t *topology)
@@ -61,7 +55,7 @@ static void settings_take(halay_trainer_t *trainer, const halay_topology_t *topo
                               hlt_tensor_hash(topology->transport)};
     trainer->core.buffer_bytes = (size_t)(wanted < most ? wanted : most);
     const char *off = !least.tune_steps            ? "not all ranks have HALAY_AUTOTUNE=1"
-                      : least.group_bytes != UNSET ? "HALAY_GROUP_BYTES is set"
+                      : least.group_bytes != UNSET ? "HALAY_AUTOTUNE has group:BYTES"
                       : !most                      ? "HALAY_FUSION leaves no room for groups"
                                                    : NULL;
     if (off && trainer->core.rank == 0 && asked)

@@ -11,13 +11,6 @@
 
 enum { MOVES = 2 * HALAY_LIST_PARTS }; /* at once */
 
-/* HALAY_BATCH_COPIES: 0 or 1. halay_init has checked it. */
-void hlt_memory_init(halay_trainer_t *trainer)
-{
-    const char *text = getenv("HALAY_BATCH_COPIES");
-    trainer->fusion.copies_alone = text && !strcmp(text, "0");
-}
-
 void *hlt_memory_alloc(const halay_trainer_t *trainer, uint32_t memory, size_t bytes)
 {
     void *address = NULL;
@@ -92,8 +85,7 @@ static int device_copy(halay_trainer_t *trainer, uint32_t memory, char *buffer,
                                          .src = pack ? tensor->in : buffer,
                                          .count = tensor->count,
                                          .type = tensor->type,
-                                         .factor = pack ? tensor->prescale : tensor->postscale,
-                                         .alone = trainer->fusion.copies_alone};
+                                         .factor = pack ? tensor->prescale : tensor->postscale};
         buffer += bytes;
         trainer->core.counters.copied_bytes += bytes;
         if (nmoves < MOVES)

@@ -35,7 +35,6 @@ void hlt_tensors_fail(halay_trainer_t *trainer, struct hlt_list *list, int code,
 void hlt_tensors_free(halay_trainer_t *trainer);
 
 /* memory.c; stepper, but for init and free. memory: HALAY_MEMORY_* */
-void hlt_memory_init(halay_trainer_t *trainer);
 /* NULL: there is none, or no device of that kind. */
 void *hlt_memory_alloc(const halay_trainer_t *trainer, uint32_t memory, size_t bytes);
 void hlt_memory_free(const halay_trainer_t *trainer, uint32_t memory, void *address);

@@ -311,7 +311,6 @@ int halay_trainer_create(halay_context_t *context, halay_comm_t *comm, halay_tra
     if (!rc)
         rc = memory_create(trainer);
     hlt_stall_init(trainer);
-    hlt_memory_init(trainer);
     if (!rc)
         rc = locks_create(trainer);
     if (rc)

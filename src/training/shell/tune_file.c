@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../../../proc/autotune.h"
 #include "../../../proc/calibration.h"
 #include "../core/tune.h"
 #include "calls.h"
@@ -183,12 +184,14 @@ static void write_kept(const struct hlt_core *core, const struct hlt_tune *tune)
         say("%s: groups %s at most, the default: no other is 3 %% better; %s", what, size, kept);
 }
 
-/* A line for HALAY_AUTOTUNE_LOG. Horovod's columns: those that there are no settings for are always
- * the same. */
+/* A line for the log of HALAY_AUTOTUNE. Horovod's columns: those that there are no settings for are
+ * always the same. */
 static void log_block(const struct hlt_tune *tune, double ns)
 {
-    const char *path = getenv("HALAY_AUTOTUNE_LOG");
-    if (!path || !*path)
+    struct hly_autotune autotune;
+    hly_autotune_read(getenv("HALAY_AUTOTUNE"), &autotune);
+    const char *path = autotune.log;
+    if (!path)
         return;
     const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
     const int fd = open(path, flags, 0666); /* a FIFO that nobody reads does not hold a step up */
@@ -206,7 +209,7 @@ static void log_block(const struct hlt_tune *tune, double ns)
     if (file && fclose(file))
         failed = 1;
     if (failed && !tune->search.round && !tune->block_setting) /* once */
-        say("HALAY_AUTOTUNE_LOG: %s: %s", path, strerror(errno));
+        say("the log of HALAY_AUTOTUNE: %s: %s", path, strerror(errno));
 }
 
 void hlt_tune_recall(struct hlt_core *core)

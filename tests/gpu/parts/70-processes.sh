@@ -6,7 +6,7 @@
 . "$SOURCE/tests/gpu/job.sh"
 calls=200
 [ -z "$HALAY_GPU_SHORT" ] || calls=40
-export HALAY_EXPLAIN=1 HALAY_OWN_GROUPS=1
+export HALAY_EXPLAIN=1 HALAY_NCCL_LIBRARY=own:1
 way="staged"
 for launcher in $launchers; do
     $launcher $calls >"$OUT/processes.txt" 2>&1 || { cat "$OUT/processes.txt"; echo "$launcher: it fails"; exit 1; }

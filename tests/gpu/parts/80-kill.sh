@@ -4,7 +4,7 @@
 # limit 60
 # shellcheck source=tests/gpu/job.sh
 . "$SOURCE/tests/gpu/job.sh"
-export HALAY_OWN_GROUPS=1
+export HALAY_NCCL_LIBRARY=own:1
 times="3 10 31 100 310"
 [ -z "$HALAY_GPU_SHORT" ] || times=30
 for launcher in $launchers; do

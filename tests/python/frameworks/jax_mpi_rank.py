@@ -27,7 +27,7 @@ except ImportError:
 if "TEST_PLACE" in os.environ:  # no launcher
     RANK, SIZE = map(int, os.environ["TEST_PLACE"].split())
 else:
-    RANK, SIZE = int(os.environ["PMIX_RANK"]), int(os.environ["HALAY_NRANKS"])
+    RANK, SIZE = int(os.environ["PMIX_RANK"]), int(os.environ["WORLD_SIZE"])
 
 
 def mesh(*shape: int, devices: list | None = None) -> Mesh:
@@ -347,7 +347,7 @@ def alone() -> None:
 def no_job() -> None:
     """MPI_Init fails, at whose result JAX does not look: each collective says why."""
     for _ in range(2):
-        fails(lambda: total(mesh(SIZE)), "HALAY_ISA is 'abacus'")
+        fails(lambda: total(mesh(SIZE)), "HALAY_DEBUG is 'abacus'")
 
 
 def many_devices() -> None:

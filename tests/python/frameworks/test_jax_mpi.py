@@ -108,7 +108,7 @@ def test_processes_that_halay_does_not_know_to_be_one_job(tmp_path):
 
 
 def test_no_job_is_told_by_each_collective():
-    ranks(2, "no_job", env={**SOON, "HALAY_ISA": "abacus"})
+    ranks(2, "no_job", env={**SOON, "HALAY_DEBUG": "abacus"})
 
 
 # ------------------------------------------------------------------ the library by itself
