@@ -75,6 +75,7 @@ int halay_comm_agree(halay_comm_t *handle, int *flag)
 static int make(halay_comm_t *comm, const struct hly_accord_value *value, halay_comm_t **survivors)
 {
     const uint64_t number = comm->accords->number;
+    assert(value->without);
     int n = 0, rank = -1, *world = calloc((size_t)comm->nranks, sizeof(*world));
     if (!world)
         return HALAY_ENOMEM;

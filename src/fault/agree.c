@@ -571,7 +571,8 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
         hly_fault_say(comm, m.from, &comm->broken.by);
         break;
     case HLY_HEARD_OF_CALL:
-        heard_of_call(comm, slot, &m, v);
+        if (slot)
+            heard_of_call(comm, slot, &m, v);
         break;
     case HLY_HEARD_AFTER:
         if (at->sequence == h->sequence)
