@@ -282,7 +282,6 @@ typedef struct halay_move {
     halay_type_t type;
     uint32_t direction;
     double factor;
-    uint32_t alone;
 } halay_move_t;
 int halay_local_moves(halay_context_t *context, uint32_t kind, const halay_move_t moves[],
                       size_t nmoves, uint64_t patience_ns);
