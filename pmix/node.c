@@ -338,8 +338,8 @@ static void hear_rank(void *arg, struct hly_boot_guest *g)
     go_on(node);
 }
 
-/* Is this rank's own time as good as over? Then a listed one that leaves has none left, either: both
- * wait for other nodes, and the end of this rank's time says so. */
+/* Is this rank's own time as good as over? Then a listed one that leaves has none left, either:
+ * both wait for other nodes, and the end of this rank's time says so. */
 static bool is_late(const struct hly_node *node)
 {
     const uint64_t fifth = (node->end_ns - node->begin_ns) / 5;
