@@ -342,9 +342,9 @@ static void hear_rank(void *arg, struct hly_boot_guest *g)
  * both wait for other nodes, and the end of this rank's time says so. */
 static bool is_late(const struct hly_node *node)
 {
-    const uint64_t fifth = (node->end_ns - node->begin_ns) / 5;
-    const uint64_t last = fifth < LINGER_NS ? fifth : LINGER_NS;
-    return node->worlds->listed && hly_boot_now_ns() + last >= node->end_ns;
+    const struct hly_worlds *w = node->worlds;
+    return w->listed &&
+           hly_boot_now_ns() >= w->place[0].end_ns; /* this rank's: boot/common/world.c */
 }
 
 static void lose_rank(void *arg, struct hly_boot_guest *g)

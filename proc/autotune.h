@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HLY_AUTOTUNE_STEPS_MAX  128 /* as src/training/search.h has it */
+#define HLY_AUTOTUNE_STEPS_MAX  128 /* as src/training/core/search.h has it */
 #define HLY_AUTOTUNE_WARMUP_MAX 1000000
 #define HLY_AUTOTUNE_GROUP_MAX  (UINT64_C(1) << 40)
 #define HLY_AUTOTUNE_UNSET      UINT64_MAX

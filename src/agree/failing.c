@@ -162,8 +162,6 @@ void hly_failing_outlive(hly_view_t *v, fault_t *f, const verdict_t *theirs)
     f->entered = true;
     f->deadline_ns = v->now_ns + HLY_GRACE_NS;
     hly_held_set(f, theirs);
-    if (!f->verdict.of)
-        f->verdict.of = (uint64_t)v->sequence + 1;
     if (theirs->cause >= HLY_CAUSE_STOPPED)
         hly_failing_by_time(v, f,
                             theirs->cause); /* the others name who is absent later than that */

@@ -63,7 +63,7 @@ static void look(halay_context_t *ctx, const struct hly_device *device)
         if (!here->least)
             here->least = hly_ours_least(device->handle);
     }
-    if (has_gpu && *name && !ctx->settings.no_nccl && !here->nccl.ops)
+    if (has_gpu && *name && !here->nccl.ops)
         hly_log(ctx, HLY_WARN,
                 "HALAY_NCCL_LIBRARY is \"%s\", which cannot be used: %s. Name a file of "
                 "NCCL " HALAY_NCCL_LEAST_TEXT

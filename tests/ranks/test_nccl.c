@@ -297,7 +297,7 @@ static void body(struct rank *r)
     const int without = trial.whose == OF_LAST ? r->nranks - 1 : 0;
     if (trial.library && (trial.whose == OF_ALL || r->rank == without)) {
         r->context->settings.no_nccl = !strcmp(trial.library, "own");
-        strcpy(r->context->settings.nccl, trial.library);
+        strcpy(r->context->settings.nccl, r->context->settings.no_nccl ? "" : trial.library);
     }
     r->context->settings.no_ours = trial.no_ours && r->rank == r->nranks - 1;
     r->context->settings.ours_least_bytes = 1; /* short calls, too */
