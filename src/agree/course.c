@@ -61,9 +61,20 @@ bool hly_failing_heard_after(hly_view_t *v, fault_t *f, struct hly_broken *b,
 
 /* ---------------------------------------------------------------- the call */
 
+/* Can a failure that this rank finds itself not change its verdict any more? */
+static bool is_fixed(hly_view_t *v, const fault_t *f, const verdict_t *mine)
+{
+    if (f->entered && (f->final || (f->started && !f->slow)))
+        return true; /* with rounds, a rank's verdict is fixed when it sends the first one; */
+    if (f->entered && mine->cause != HLY_CAUSE_DEVICE && hly_verdict_stops(&f->verdict, v->rank))
+        return true; /* of who was stopped the others have no word: it adds nothing to theirs; */
+    return f->judging.word && hly_judge_rules(v->nranks, &f->verdict) &&
+           mine->cause != HLY_CAUSE_DEVICE; /* with a judge, when it gives its word */
+}
+
 bool hly_failing_raise(hly_view_t *v, fault_t *f, const verdict_t *mine)
 {
-    if (hly_failing_is_fixed(v, f, mine))
+    if (is_fixed(v, f, mine))
         return false;
     const bool enters = !f->entered && v->made;
     if (hly_held_adopt(v, f, mine) && f->entered)

@@ -169,16 +169,6 @@ void hly_failing_outlive(hly_view_t *v, fault_t *f, const verdict_t *theirs)
     hly_failing_alarm(v, f);
 }
 
-bool hly_failing_is_fixed(hly_view_t *v, const fault_t *f, const verdict_t *mine)
-{
-    if (f->entered && (f->final || (f->started && !f->slow)))
-        return true; /* with rounds, a rank's verdict is fixed when it sends the first one; */
-    if (f->entered && mine->cause != HLY_CAUSE_DEVICE && hly_verdict_stops(&f->verdict, v->rank))
-        return true; /* of who was stopped the others have no word: it adds nothing to theirs; */
-    return f->judging.word && hly_judge_rules(v->nranks, &f->verdict) &&
-           mine->cause != HLY_CAUSE_DEVICE; /* with a judge, when it gives its word */
-}
-
 void hly_failing_lost(hly_view_t *v, fault_t *f)
 {
     if (f->entered && !f->final && hly_judge_rules(v->nranks, &f->verdict) &&

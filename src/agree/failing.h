@@ -195,9 +195,6 @@ bool hly_failing_look(hly_view_t *v, struct hly_fault *f, uint64_t deadline_ns);
 bool hly_failing_is_silent(hly_view_t *v, const struct hly_fault *f, uint32_t k);
 /* This one is, as far as this rank knows. */
 void hly_failing_name(hly_view_t *v, struct hly_fault *f, struct hly_verdict_wire *absent);
-/* Can a failure that this rank finds itself not change its verdict any more? */
-bool hly_failing_is_fixed(hly_view_t *v, const struct hly_fault *f,
-                          const struct hly_verdict_wire *mine);
 /* over: the communicator's ranks have agreed on this call. */
 bool hly_failing_is_decided(hly_view_t *v, struct hly_fault *f, bool over);
 /* This rank's buffers are withdrawn: takes part in the rounds, as far as those before have come. */
