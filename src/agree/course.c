@@ -37,8 +37,7 @@ enum hly_heard hly_failing_sort(hly_view_t *v, fault_t *f, const struct hly_brok
     if (!m->is_round && m->alarm == HLY_CONCLUDED) {
         if (f && m->edge && m->edge <= (uint32_t)v->nranks)
             hly_held_note_speaker(f, (int)m->edge - 1);
-        const bool past = f && hly_judge_is_past(f, m->from);
-        return past || b->agreed || !theirs->of ? HLY_HEARD_NOTHING : HLY_HEARD_AGREED;
+        return b->agreed || !theirs->of ? HLY_HEARD_NOTHING : HLY_HEARD_AGREED;
     }
     if (hly_broken_ends(b, v->sequence))
         return m->is_round ? HLY_HEARD_NOTHING : HLY_HEARD_QUESTION;
@@ -68,7 +67,7 @@ static bool is_fixed(hly_view_t *v, const fault_t *f, const verdict_t *mine)
         return true; /* with rounds, a rank's verdict is fixed when it sends the first one; */
     if (f->entered && mine->cause != HLY_CAUSE_DEVICE && hly_verdict_stops(&f->verdict, v->rank))
         return true; /* of who was stopped the others have no word: it adds nothing to theirs; */
-    return f->judging.word && hly_judge_rules(v->nranks, &f->verdict) &&
+    return f->judging.word && hly_judge_rules(v, f) &&
            mine->cause != HLY_CAUSE_DEVICE; /* with a judge, when it gives its word */
 }
 
@@ -86,7 +85,7 @@ bool hly_failing_blames(hly_view_t *v, const fault_t *f, int rank, bool severed)
 {
     if (f->final)
         return false;
-    if (hly_judge_rules(v->nranks, &f->verdict))
+    if (hly_judge_rules(v, f) && hly_verdict_is_loss(&f->verdict))
         return true; /* this may be the better verdict, and one rank judges */
     return f->verdict.cause >= HLY_CAUSE_STOPPED && !severed && !hly_held_is_heard(v, f, rank) &&
            hly_failing_bits_of(v, rank) != 0;
@@ -122,20 +121,17 @@ enum hly_course hly_failing_go_on(hly_view_t *v, fault_t *f, const struct hly_br
         hly_failing_go_round(v, f);
     if (now->older_fails)
         return HLY_COURSE_WAITS;
-    if (f->round == hly_failing_rounds(v->nranks) && !now->late && now->unread)
-        return HLY_COURSE_READS;
-    return now->late || hly_failing_is_decided(v, f, over) ? HLY_COURSE_ENDS : HLY_COURSE_WAITS;
+    if (!now->late && !hly_failing_is_decided(v, f, over))
+        return HLY_COURSE_WAITS;
+    return !now->late && now->unread ? HLY_COURSE_READS : HLY_COURSE_ENDS;
 }
 
 enum hly_end hly_failing_end(hly_view_t *v, fault_t *f, struct hly_broken *b, verdict_t *verdict)
 {
-    const bool whole = f->heard == (UINT64_C(1) << hly_failing_rounds(v->nranks)) - 1;
-    if (!f->final && whole && hly_held_is_claim(&f->verdict))
-        hly_held_set_firm(v, f); /* all rounds have come, so nobody was absent */
     *verdict = f->verdict;
     hly_verdict_drop_lists(verdict);
     if (verdict->cause > HLY_CAUSE_SETTINGS && verdict->cause != HLY_CAUSE_DEVICE &&
-        verdict->cause < HLY_CAUSE_STOPPED && !verdict->of && whole)
+        verdict->cause < HLY_CAUSE_STOPPED && !verdict->of && hly_failing_is_whole(f, v->nranks))
         return HLY_END_IN_STEP;
     if (f->final)
         return HLY_END_AS_AGREED;

@@ -128,7 +128,7 @@ bool hly_failing_is_silent(hly_view_t *v, const fault_t *f, uint32_t k)
 void hly_failing_name(hly_view_t *v, fault_t *f, verdict_t *absent)
 {
     hly_held_share_call(v, absent, &f->verdict);
-    if (hly_verdict_better(absent, &f->verdict)) {
+    if (!f->verdict.stamp && hly_verdict_better(absent, &f->verdict)) {
         hly_held_set(f, absent);
         hly_failing_alarm(v, f);
         f->hurry = true;
@@ -171,7 +171,7 @@ void hly_failing_outlive(hly_view_t *v, fault_t *f, const verdict_t *theirs)
 
 void hly_failing_lost(hly_view_t *v, fault_t *f)
 {
-    if (f->entered && !f->final && hly_judge_rules(v->nranks, &f->verdict) &&
+    if (f->entered && !f->final && hly_judge_rules(v, f) && hly_verdict_is_loss(&f->verdict) &&
         hly_held_note_dead(v, f))
         hly_failing_alarm(v, f);
 }
@@ -200,7 +200,7 @@ bool hly_failing_heard(hly_view_t *v, fault_t *f, const struct hly_failing_messa
         hly_failing_by_time(v, f, HLY_CAUSE_ABSENT);
     if (better) {
         hly_failing_by_time(v, f, theirs->cause);
-        if (f->slow && (m->is_round || m->alarm != HLY_PROPOSED)) /* all have it */
+        if (f->slow && (m->is_round || m->alarm != HLY_JUDGE)) /* all have it */
             hly_failing_alarm(v, f);
     }
     return better;
@@ -221,6 +221,8 @@ void hly_failing_go_round(hly_view_t *v, fault_t *f)
         if (f->round < rounds)
             send_verdict(v, f, true, f->round);
     }
+    if (hly_failing_is_whole(f, v->nranks) && !f->verdict.stamp && hly_held_is_claim(&f->verdict))
+        hly_held_set_firm(v, f); /* all rounds have come, so nobody was absent */
 }
 
 bool hly_failing_is_decided(hly_view_t *v, fault_t *f, bool over)
@@ -228,7 +230,7 @@ bool hly_failing_is_decided(hly_view_t *v, fault_t *f, bool over)
     const bool done = f->round == hly_failing_rounds(v->nranks);
     if (over)
         return false; /* who was told has no word for the next judge: it ends by the clock's look */
-    return hly_judge_rules(v->nranks, &f->verdict) ? hly_judge_decides(v, f, done, false) : done;
+    return hly_judge_rules(v, f) ? hly_judge_decides(v, f, done, false) : done;
 }
 
 /* A rank that is in no call may be away for long. Of up to three ranks each hears each other one
@@ -239,7 +241,7 @@ bool hly_failing_help(hly_view_t *v, fault_t *f, bool first, bool idle, bool ove
 {
     const uint32_t rounds = hly_failing_rounds(v->nranks);
     const bool late = f->looks >= HLY_LATE_LOOKS && hly_judge_ends(v, f);
-    const bool judged = !over && hly_judge_rules(v->nranks, &f->verdict);
+    const bool judged = !over && hly_judge_rules(v, f);
     if (first || late)
         hly_failing_go_round(v, f);
     if (late || (idle && v->nranks <= 3))

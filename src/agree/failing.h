@@ -19,16 +19,15 @@
  * the end takes so many looks at the clock, and it polls between them. */
 #define HLY_LATE_LOOKS 8
 
-struct hly_judging { /* judge.c: one rank judges after a death or a stop */
+struct hly_judging { /* judge.c: one rank judges */
     bool clocked;    /* to another rank the clock ends it */
-    int warned;      /* 1 + the judge that this rank has told of the death; 0: none */
-    int word;        /* 1 + the one that has its word */
-    int judge;       /* 1 + the rank that has asked for it */
-    int proposal;    /* 1 + the one whose proposal is to be answered; 0: none */
-    bool proposed;   /* this rank judges, and has proposed this verdict */
     bool probed;     /* this rank judges, and has asked who is called dead by others */
     bool asked;      /* and all */
-    uint32_t passed; /* so often the clock went by: who has not spoken is passed over */
+    bool overdue;    /* the clock has gone by here: those that have not spoken are not waited for */
+    bool answers;    /* the judge has asked: it gets this rank's word */
+    uint32_t ballot; /* its judge is this modulo the ranks; the clock went by this / ranks times */
+    uint32_t warned; /* 1 + the ballot whose judge this rank has told of the death; 0: none */
+    uint32_t word;   /* 1 + the one whose judge has its word */
     uint64_t given[HLY_JUDGED_WORDS]; /* it has the words of these */
     uint64_t taken[HLY_JUDGED_WORDS]; /* and these hold its verdict */
     uint64_t spoke[HLY_JUDGED_WORDS]; /* these have sent anything of this agreement */
@@ -91,6 +90,12 @@ static inline uint32_t hly_failing_rounds(int nranks)
     return rounds;
 }
 
+/* Have all rounds come, of which none was left out? */
+static inline bool hly_failing_is_whole(const struct hly_fault *f, int nranks)
+{
+    return f->heard == (UINT64_C(1) << hly_failing_rounds(nranks)) - 1;
+}
+
 static inline int hly_failing_to(hly_view_t *v, uint32_t k)
 {
     return (int)(((uint64_t)v->rank + (UINT64_C(1) << k)) % (uint64_t)v->nranks);
@@ -129,7 +134,13 @@ static inline bool hly_verdict_stops(const struct hly_verdict_wire *verdict, int
     return verdict->cause == HLY_CAUSE_STOPPED && verdict->rank == rank;
 }
 
-/* Does the verdict say that the rank is dead, or stopped? Then nobody waits for it. */
+/* That a rank is dead, or stopped. */
+static inline bool hly_verdict_is_loss(const struct hly_verdict_wire *verdict)
+{
+    return verdict->cause == HLY_CAUSE_PEER || verdict->cause == HLY_CAUSE_STOPPED;
+}
+
+/* Does the verdict say it of this rank? Then nobody waits for it. */
 bool hly_verdict_counts_out(const struct hly_verdict_wire *verdict, int rank);
 bool hly_held_is_claim(const struct hly_verdict_wire *verdict); /* that a rank is absent */
 bool hly_held_is_present(const struct hly_fault *f, int rank);
@@ -152,7 +163,7 @@ bool hly_held_adopt(hly_view_t *v, struct hly_fault *f, const struct hly_verdict
 /* ---------------------------------------------------------------- judge.c */
 
 /* Does one rank judge for all which one the verdict names? */
-bool hly_judge_rules(int nranks, const struct hly_verdict_wire *verdict);
+bool hly_judge_rules(hly_view_t *v, const struct hly_fault *f);
 /* Goes on with that. over: the rounds are. True: this rank judges, and has the words of all others
  * that live; or it is late, and nobody else has a word. */
 bool hly_judge_decides(hly_view_t *v, struct hly_fault *f, bool over, bool late);
@@ -162,12 +173,6 @@ void hly_judge_heard(hly_view_t *v, struct hly_fault *f, const struct hly_failin
 /* A message of it has come, and its verdict was adopted, or was not the better one. */
 void hly_judge_compare(hly_view_t *v, struct hly_fault *f, const struct hly_failing_message *m,
                        const struct hly_verdict_wire *theirs);
-/* Has a judge decided this that is dead, and did not hear it when this rank gave its word to the
- * next one? */
-static inline bool hly_judge_is_past(const struct hly_fault *f, int from)
-{
-    return from + 1 < f->judging.word;
-}
 /* It is decided. f may be NULL. */
 void hly_judge_tell(hly_view_t *v, struct hly_fault *f, const struct hly_verdict_wire *verdict);
 

@@ -17,8 +17,7 @@ typedef struct hly_verdict_wire verdict_t;
 
 bool hly_verdict_counts_out(const verdict_t *verdict, int rank)
 {
-    return (verdict->cause == HLY_CAUSE_PEER || verdict->cause == HLY_CAUSE_STOPPED) &&
-           verdict->rank == rank;
+    return hly_verdict_is_loss(verdict) && verdict->rank == rank;
 }
 
 bool hly_held_is_claim(const verdict_t *verdict)
@@ -91,7 +90,6 @@ void hly_held_set(fault_t *f, const verdict_t *verdict)
     f->verdict = *verdict;
     memcpy(f->verdict.present, last.present, sizeof(last.present));
     memcpy(f->verdict.gone, last.gone, sizeof(last.gone));
-    f->judging.proposed = false;
     memset(f->judging.taken, 0, sizeof(f->judging.taken));
 }
 
@@ -109,7 +107,8 @@ void hly_held_set_firm(hly_view_t *v, fault_t *f)
 
 bool hly_held_reconsider(hly_view_t *v, fault_t *f)
 {
-    if (!hly_held_is_claim(&f->verdict) || !hly_held_is_heard(v, f, f->verdict.rank))
+    if (f->verdict.stamp || !hly_held_is_claim(&f->verdict) ||
+        !hly_held_is_heard(v, f, f->verdict.rank))
         return false;
     note_present(f, f->verdict.rank);
     hly_held_set_firm(v, f);
@@ -132,10 +131,27 @@ bool hly_held_share_call(hly_view_t *v, verdict_t *to, const verdict_t *from)
     return true;
 }
 
+/* A judge has proposed at least one of the two: that of the higher ballot counts, as it is. But a
+ * device that runs on is told in any case. */
+static bool adopt_proposal(hly_view_t *v, fault_t *f, const verdict_t *theirs)
+{
+    for (int i = 0; i < HLY_GONE_MAX; i++)
+        if (theirs->gone[i])
+            note_gone(v, f, (int)(theirs->gone[i] - 1));
+    const bool runs_on = theirs->cause == HLY_CAUSE_DEVICE,
+               mine = f->verdict.cause == HLY_CAUSE_DEVICE;
+    if (runs_on != mine ? mine : theirs->stamp <= f->verdict.stamp)
+        return false;
+    hly_held_set(f, theirs);
+    return true;
+}
+
 bool hly_held_adopt(hly_view_t *v, fault_t *f, const verdict_t *theirs)
 {
     verdict_t copy = *theirs;
     const verdict_t *t = &copy;
+    if (t->stamp || f->verdict.stamp)
+        return adopt_proposal(v, f, t);
     bool news = hly_held_is_any(f) && hly_held_share_call(v, &f->verdict, t);
     if (hly_held_is_any(f))
         hly_held_share_call(v, &copy, &f->verdict);

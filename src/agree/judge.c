@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * judge.c - of a death or a stop one rank says for all whom the verdict names (docs/decisions/0085,
- * 0090).
+ * judge.c - one rank says for all which verdict it is (docs/decisions/0085, 0090): where a rank is
+ * dead, stopped or late, and wherever the clock ends the agreement.
  *
  * Where several die at once, survivors know of different ones, and the dead are gaps in the control
  * graph. So a rank whose rounds are over gives its word, the verdict that it holds, to the judge:
  * the lowest rank that is not known to be dead. The judge concludes when it has the word of every
  * rank that lives, and tells them. If it dies, the next one judges.
  *
- * It tells nobody a verdict that not all of them hold: if their words differ, it proposes the best
- * one, and they give that as their word. Who has given its word takes up no failure that it finds
- * itself any more. So whoever judges after a judge that dies while it tells finds the same verdict,
- * whoever of those that were told has left.
+ * Ballots number the judges: the judge of ballot b is rank b modulo the ranks. A rank goes on to a
+ * higher ballot when its judge is dead, when it is asked in a higher one, and when the clock goes
+ * by: then to the next lap (b divided by the ranks), in which who has not spoken does not judge.
+ * It answers in no lower ballot any more.
+ *
+ * The judge tells nobody a verdict that not all of them hold: if their words differ, or a rank that
+ * may live has given none, it proposes the best one, with its ballot, and they give that as their
+ * word. Of two proposals that of the higher ballot counts, and any one beats a verdict that was
+ * not proposed. So whoever judges after a judge that died or was passed over finds the same
+ * verdict, whoever of those that were told has left, and whoever calls only now.
  *
  * A rank that is in no call gives no word. The judge asks, and ends it without those that do not
- * speak within the grace time. If the judge itself has not spoken by then, it is passed over.
+ * speak within the grace time.
  */
 #include <string.h>
 
@@ -23,6 +29,8 @@
 typedef struct hly_fault fault_t;
 typedef struct hly_judging judging_t;
 typedef struct hly_verdict_wire verdict_t;
+
+enum { LAPS = 3 }; /* then each rank ends it by itself */
 
 static bool has(const uint64_t set[], int rank)
 {
@@ -48,47 +56,71 @@ static bool is_out(hly_view_t *v, const fault_t *f, int rank)
                     (hly_held_is_gone(v, f, rank) && !is_linked(v, rank));
 }
 
-/* Is it passed over, since it has said nothing for so long? */
-static bool is_mute(const fault_t *f, int rank)
+/* How often the clock has gone by: who has not spoken since is passed over. */
+static uint32_t lap_of(hly_view_t *v, const fault_t *f)
 {
-    return f->judging.passed && !has(f->judging.spoke, rank);
+    return f->judging.ballot / (uint32_t)v->nranks;
+}
+
+static int judge_in(hly_view_t *v, uint32_t ballot)
+{
+    return (int)(ballot % (uint32_t)v->nranks);
 }
 
 /* Nobody waits for who is said to be stopped, so it does not judge while another rank can. */
 static bool can_judge(hly_view_t *v, const fault_t *f, int rank)
 {
     if (rank == v->rank)
-        return !f || !hly_verdict_stops(&f->verdict, rank);
-    return !is_out(v, f, rank) && !(f && is_mute(f, rank));
+        return !hly_verdict_stops(&f->verdict, rank);
+    return !is_out(v, f, rank) && (!lap_of(v, f) || has(f->judging.spoke, rank));
 }
 
-/* The lowest rank that can, from this one on; or as many as there are. */
-static int next_judge(hly_view_t *v, const fault_t *f, int from)
+static void follow(fault_t *f, uint32_t ballot)
 {
-    while (from < v->nranks && !can_judge(v, f, from))
-        from++;
-    return from;
+    judging_t *j = &f->judging;
+    if (ballot == j->ballot)
+        return;
+    j->ballot = ballot;
+    j->probed = j->asked = j->overdue = false;
+    memset(j->given, 0, sizeof(j->given));
+    memset(j->taken, 0, sizeof(j->taken));
 }
 
-static int judge_of(hly_view_t *v, const fault_t *f)
+/* The judge of this ballot, or of the next one whose judge can. */
+static int judge_of(hly_view_t *v, fault_t *f)
 {
-    const judging_t *j = &f->judging;
-    const int mine = next_judge(v, f, 0);
-    if (mine == v->nranks)
-        return v->rank;
-    return j->judge - 1 > mine && !j->passed && !is_linked(v, mine) ? j->judge - 1 : mine;
+    uint32_t ballot = f->judging.ballot;
+    for (int i = 0; i < v->nranks; i++)
+        if (can_judge(v, f, judge_in(v, ballot + (uint32_t)i))) {
+            follow(f, ballot + (uint32_t)i);
+            return judge_in(v, f->judging.ballot);
+        }
+    while (judge_in(v, ballot) != v->rank)
+        ballot++;
+    follow(f, ballot);
+    return v->rank;
 }
 
-bool hly_judge_rules(int nranks, const verdict_t *verdict)
+static bool is_possible(int nranks)
 {
-    return (verdict->cause == HLY_CAUSE_PEER || verdict->cause == HLY_CAUSE_STOPPED) &&
-           nranks > 2 && nranks <= HLY_JUDGED_RANKS;
+    return nranks > 2 && nranks <= HLY_JUDGED_RANKS;
+}
+
+static bool is_judged(hly_view_t *v, const fault_t *f, const verdict_t *verdict)
+{
+    return is_possible(v->nranks) && (verdict->cause == HLY_CAUSE_PEER ||
+                                      verdict->cause >= HLY_CAUSE_STOPPED || (f && lap_of(v, f)));
+}
+
+bool hly_judge_rules(hly_view_t *v, const fault_t *f)
+{
+    return is_judged(v, f, &f->verdict);
 }
 
 static void say(hly_view_t *v, const fault_t *f, int to, enum hly_alarm alarm)
 {
     const struct hly_failing_message m = {
-        .from = v->rank, .in_call = v->made, .edge = f->judging.passed > 0, .alarm = alarm};
+        .from = v->rank, .in_call = v->made, .edge = f->judging.ballot, .alarm = alarm};
     v->send(v->arg, to, &m, &f->verdict);
 }
 
@@ -100,98 +132,142 @@ static bool is_awaited(hly_view_t *v, const fault_t *f, int rank)
     if (rank == v->rank || has(f->judging.given, rank) || hly_is_dead(v, rank) ||
         hly_verdict_stops(&f->verdict, rank))
         return false;
+    if (f->judging.overdue && !hly_verdict_is_loss(&f->verdict) && !has(f->judging.spoke, rank))
+        return false;
     return waits || !is_out(v, f, rank);
 }
 
-static void more_time(hly_view_t *v, fault_t *f)
+/* All that live, and who was stopped if it has spoken: it is to hear who judges. */
+static bool is_asked(hly_view_t *v, const fault_t *f, int rank)
+{
+    return rank != v->rank && !hly_is_dead(v, rank) &&
+           (has(f->judging.spoke, rank) || !hly_verdict_stops(&f->verdict, rank));
+}
+
+static void more_time(hly_view_t *v, fault_t *f, uint32_t times)
 {
     f->looks = 0;
-    f->deadline_ns = v->now_ns + HLY_GRACE_NS;
+    f->deadline_ns = v->now_ns + times * HLY_GRACE_NS;
 }
 
 /* Where two have died, ranks may not have heard of the failure, or take another one for the judge.
  * If only one is known, and not all are heard of, another one may be. Who has given its word is to
- * hear that this rank judges, too. */
+ * hear that this rank judges, too. Of an absent rank all are asked when the clock has gone by. */
 static void ask(hly_view_t *v, fault_t *f)
 {
     judging_t *j = &f->judging;
+    const bool loss = hly_verdict_is_loss(&f->verdict);
     const bool waits = f->absent_ns == UINT64_MAX || v->now_ns >= f->absent_ns;
-    const bool all = f->verdict.gone[1] || waits;
+    const bool all = lap_of(v, f) || (loss && (f->verdict.gone[1] || waits));
     if (j->asked || (j->probed && !all))
         return;
     j->probed = true;
     j->asked = all;
     for (int r = 0; r < v->nranks; r++)
-        if (all ? is_awaited(v, f, r) || has(j->given, r) : is_awaited(v, f, r) && is_out(v, f, r))
+        if (all ? is_asked(v, f, r) : is_awaited(v, f, r) && is_out(v, f, r))
             say(v, f, r, HLY_JUDGE);
-    if (all)
-        more_time(v, f);
+    if (all && (j->overdue || loss))
+        more_time(v, f, 1);
 }
 
 /* To the judge: as soon as this rank knows of a death, and when its rounds are over. */
-static void give(hly_view_t *v, fault_t *f, int judge, bool over)
+static void give(hly_view_t *v, fault_t *f, bool over)
 {
     judging_t *j = &f->judging;
-    int *const told = over ? &j->word : &j->warned;
-    if (*told != judge + 1)
-        say(v, f, judge, over ? HLY_WORD : HLY_ALARM_NEWS);
-    *told = judge + 1;
+    const bool due = over || lap_of(v, f);
+    if (j->answers || (due && j->word != j->ballot + 1)) {
+        if (j->answers)
+            more_time(v, f, 2);
+        say(v, f, judge_in(v, j->ballot), HLY_WORD);
+        j->word = j->ballot + 1;
+        j->answers = false;
+    } else if (!due && hly_verdict_is_loss(&f->verdict) && j->warned != j->ballot + 1) {
+        say(v, f, judge_in(v, j->ballot), HLY_ALARM_NEWS);
+        j->warned = j->ballot + 1;
+    }
 }
 
-/* Do all that have given this rank their word hold its verdict? It is proposed to the others. */
+static bool has_proposed(const fault_t *f)
+{
+    return f->verdict.stamp == f->judging.ballot + 1;
+}
+
+static void propose(hly_view_t *v, fault_t *f)
+{
+    judging_t *j = &f->judging;
+    f->verdict.stamp = (uint64_t)j->ballot + 1;
+    memset(j->taken, 0, sizeof(j->taken));
+    for (int r = 0; r < v->nranks; r++)
+        if (has(j->given, r) && !is_out(v, f, r))
+            say(v, f, r, HLY_JUDGE);
+    more_time(v, f, 1);
+}
+
+/* Do all that have given this rank their word hold its verdict, and no other rank can hold another
+ * one? Else it is proposed to them. */
 static bool is_taken(hly_view_t *v, fault_t *f)
 {
     judging_t *j = &f->judging;
-    bool taken = true;
+    bool taken = true, whole = true, alone = true;
     for (int r = 0; r < v->nranks; r++) {
-        if (!has(j->given, r) || has(j->taken, r) || is_out(v, f, r))
+        const bool out = is_out(v, f, r), given = has(j->given, r);
+        if (r == v->rank)
             continue;
-        if (!j->proposed)
-            say(v, f, r, HLY_PROPOSED);
-        taken = false;
+        whole &= given || (out && !hly_verdict_stops(&f->verdict, r));
+        alone &= out || !given;
+        taken &= out || !given || has(j->taken, r);
     }
-    j->proposed = true;
-    return taken;
+    if (alone || (taken && (whole || has_proposed(f))))
+        return true;
+    if (!has_proposed(f))
+        propose(v, f);
+    return false;
 }
 
 bool hly_judge_decides(hly_view_t *v, fault_t *f, bool over, bool late)
 {
-    judging_t *j = &f->judging;
     const int judge = judge_of(v, f);
-    if (j->proposal && j->proposal >= j->word)
-        say(v, f, j->proposal - 1, HLY_WORD);
-    j->proposal = 0;
     if (judge != v->rank) {
-        give(v, f, judge, over);
+        give(v, f, over);
         return false;
     }
+    f->judging.answers = false;
     ask(v, f);
-    bool all = over;
+    bool all = over || lap_of(v, f);
     for (int r = 0; r < v->nranks && all; r++)
         all = !is_awaited(v, f, r);
-    return late || ((all || j->proposed) && is_taken(v, f));
+    return late || ((all || has_proposed(f)) && is_taken(v, f));
 }
 
-/* Others wait for the judge twice as long: it began later, and may have been passed over to. */
+/* Others wait for the judge twice as long (give): it may need as much time as it gives them for
+ * their words, and then for what it proposes. */
 bool hly_judge_ends(hly_view_t *v, fault_t *f)
 {
     judging_t *j = &f->judging;
-    if (!hly_judge_rules(v->nranks, &f->verdict) || j->passed == 2)
+    const uint32_t lap = lap_of(v, f);
+    if (!is_possible(v->nranks) || !(f->slow || hly_judge_rules(v, f)) || lap >= LAPS)
         return true;
-    if (j->asked && judge_of(v, f) == v->rank) {
-        if (j->proposed || is_taken(v, f))
+    const int judge = judge_of(v, f);
+    if (judge == v->rank && j->asked) {
+        const bool again = j->overdue || hly_verdict_is_loss(&f->verdict);
+        if (again && (has_proposed(f) || is_taken(v, f)))
             return true;
+        j->overdue = true;
     } else {
-        j->passed++;
+        if (lap)
+            j->spoke[judge / 64] &= ~(UINT64_C(1) << judge % 64);
+        follow(f, (lap + 1) * (uint32_t)v->nranks);
+        j->overdue = true;
     }
-    more_time(v, f);
+    more_time(v, f, 1);
     return false;
 }
 
 void hly_judge_compare(hly_view_t *v, fault_t *f, const struct hly_failing_message *m,
                        const verdict_t *theirs)
 {
-    if (v->nranks <= HLY_JUDGED_RANKS && !m->is_round && m->alarm == HLY_WORD &&
+    if (is_possible(v->nranks) && !m->is_round && m->alarm == HLY_WORD &&
+        m->edge == f->judging.ballot && theirs->stamp == f->verdict.stamp &&
         !hly_verdict_better(theirs, &f->verdict) && !hly_verdict_better(&f->verdict, theirs))
         add(f->judging.taken, m->from);
 }
@@ -199,20 +275,23 @@ void hly_judge_compare(hly_view_t *v, fault_t *f, const struct hly_failing_messa
 void hly_judge_heard(hly_view_t *v, fault_t *f, const struct hly_failing_message *m)
 {
     judging_t *j = &f->judging;
-    if (v->nranks > HLY_JUDGED_RANKS)
+    if (!is_possible(v->nranks))
         return;
     add(j->spoke, m->from);
-    if (m->is_round)
+    if (m->is_round || m->edge / (uint32_t)v->nranks > LAPS)
         return;
-    j->clocked |= m->alarm == HLY_BY_TIME;
-    if (m->alarm == HLY_WORD)
-        add(j->given, m->from);
-    else if (m->alarm == HLY_PROPOSED)
-        j->proposal = m->from + 1;
-    else if (m->alarm == HLY_JUDGE && m->from + 1 > j->judge)
-        j->judge = m->from + 1;
-    if (m->alarm == HLY_JUDGE && m->edge && !j->passed)
-        j->passed = 1; /* for long enough nobody below it has spoken */
+    const bool laps = m->edge >= (uint32_t)v->nranks;
+    j->clocked |= m->alarm == HLY_BY_TIME || (m->alarm == HLY_JUDGE && laps);
+    if (m->alarm == HLY_WORD) {
+        if (m->edge > j->ballot && judge_in(v, m->edge) == v->rank)
+            follow(f, m->edge);
+        if (m->edge == j->ballot)
+            add(j->given, m->from);
+    } else if (m->alarm == HLY_JUDGE && m->edge >= j->ballot &&
+               (laps || m->edge == j->ballot || !is_linked(v, judge_in(v, j->ballot)))) {
+        follow(f, m->edge);
+        j->answers = true;
+    }
 }
 
 /* Not to who has no link to this rank: it may have left, and the call would wait for it. */
@@ -222,15 +301,24 @@ static void tell(hly_view_t *v, fault_t *f, int rank, const verdict_t *agreed)
         hly_failing_tell(v, f, rank, agreed);
 }
 
+/* The lowest rank from this one on that is not out; or as many as there are. */
+static int next_living(hly_view_t *v, const fault_t *f, int from)
+{
+    while (from < v->nranks && from != v->rank && is_out(v, f, from))
+        from++;
+    return from;
+}
+
 void hly_judge_tell(hly_view_t *v, fault_t *f, const verdict_t *agreed)
 {
-    if (!hly_judge_rules(v->nranks, agreed))
+    if (!is_judged(v, f, agreed))
         return;
-    const int judge = next_judge(v, f, 0), next = next_judge(v, f, judge + 1);
+    const int judge = next_living(v, f, 0), next = next_living(v, f, judge + 1);
     int last = next; /* the next ones, up to one that nobody calls dead */
     while (f && last < v->nranks && last != v->rank && hly_held_is_gone(v, f, last))
         last++;
-    const bool all = v->rank == judge || (v->rank >= next && v->rank <= last);
+    const bool all = v->rank == judge || (v->rank >= next && v->rank <= last) ||
+                     (f && judge_in(v, f->judging.ballot) == v->rank);
     for (int r = 0; r < v->nranks; r++)
         if (all || (r >= next && r <= last))
             tell(v, f, r, agreed);

@@ -28,4 +28,5 @@ void hly_verdict_drop_lists(struct hly_verdict_wire *verdict)
 {
     memset(verdict->present, 0, sizeof(verdict->present));
     memset(verdict->gone, 0, sizeof(verdict->gone));
+    verdict->stamp = 0;
 }

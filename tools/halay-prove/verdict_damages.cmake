@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copies of src/agree/held.c, judge.c, failing.c and course.c, each with one place damaged: the exploration has to refuse all of
 # them. They are added to DAMAGED (agree_damages.cmake). A text that is not there exactly once is an error, so that the
-# list keeps up with the source. The guards of the judge are not in it: to break a run they need four ranks with two
-# deaths, or an absent rank, which is not explored. ranks/deaths and ranks/verdict have them.
+# list keeps up with the source.
 set(verdict_text "")
 foreach(part held judge failing course)
   set(verdict_source ${PROJECT_SOURCE_DIR}/src/agree/${part}.c)
@@ -46,11 +45,20 @@ damage_verdict("no round is waited for" "((f->heard >> f->round & 1) ||" "(true 
 damage_verdict("no clock after a death" "    if (!slow || (f->slow && !known))" "    if (true)")
 damage_verdict("no look at the clock" "    f->looks += v->now_ns >= f->deadline_ns;\n    return name;" "    return name;")
 
-damage_verdict("what has come is not read first" "!now->late && now->unread)" "false)")
-damage_verdict("the end waits for no round" "return now->late || hly_failing_is_decided(v, f, over) ?" "return true ?")
-damage_verdict("late ranks wait on" "return now->late || hly_failing_is_decided(v, f, over) ?" "return hly_failing_is_decided(v, f, over) ?")
+damage_verdict("what has come is not read first" "return !now->late && now->unread ?" "return false ?")
+damage_verdict("the end waits for no round" "if (!now->late && !hly_failing_is_decided(v, f, over))" "if (false)")
+damage_verdict("late ranks wait on" "if (!now->late && !hly_failing_is_decided(v, f, over))" "if (!hly_failing_is_decided(v, f, over))")
 damage_verdict("out of step, and not said" "        verdict->of = (uint64_t)v->sequence + 1;\n    /* Of" "        verdict->of = 0;\n    /* Of")
 damage_verdict("what is agreed on is not taken" "    f->verdict = b->by;" "    ;")
+damage_verdict("the clock ends it for each rank" "lap >= LAPS)" "true)")
+damage_verdict("what is proposed is not taken" "mine : theirs->stamp <= f->verdict.stamp" "mine : true")
+damage_verdict("no verdict is proposed" "taken && (whole || has_proposed(f))" "true")
+damage_verdict("who may live and has no word does not count" "taken && (whole || has_proposed(f))" "taken")
+damage_verdict("the judge waits for no word" "        all = !is_awaited(v, f, r);" "        all = true;")
+damage_verdict("nobody is followed" "        follow(f, m->edge);\n        j->answers = true;" "        ;")
+damage_verdict("a new judge counts old words" "    memset(j->given, 0, sizeof(j->given));" "    ;")
+damage_verdict("who has not spoken is waited for no longer than others" "j->probed = j->asked = j->overdue = false;" "j->probed = j->asked = false;")
+damage_verdict("who was stopped and speaks is not asked" "           (has(f->judging.spoke, rank) || !hly_verdict_stops(&f->verdict, rank));" "           !hly_verdict_stops(&f->verdict, rank);")
 damage_verdict("who asks is not told" "m->is_round ? HLY_HEARD_NOTHING : HLY_HEARD_QUESTION" "HLY_HEARD_NOTHING")
 
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/verdicts.c @ONLY CONTENT

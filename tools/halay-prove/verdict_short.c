@@ -11,6 +11,7 @@ hly_short_t hly_shorten(const struct hly_verdict_wire *v)
     hly_short_t s = {.cause = (uint8_t)v->cause,
                      .words = (uint8_t)v->detail[0],
                      .of = (uint8_t)v->of,
+                     .stamp = (uint8_t)v->stamp,
                      .rank = (int8_t)v->rank,
                      .other = (int8_t)v->other};
     for (int i = 0; i < HLY_CALL_LIST; i++) {
@@ -27,6 +28,7 @@ struct hly_verdict_wire hly_whole(const hly_short_t *s)
                                  .rank = s->rank,
                                  .other = s->other,
                                  .of = s->of,
+                                 .stamp = s->stamp,
                                  .detail = {(char)s->words}};
     for (int i = 0; i < HLY_CALL_LIST; i++) {
         v.present[i] = s->present[i];
@@ -40,6 +42,7 @@ hly_short_t hly_bare(const struct hly_verdict_wire *v)
     hly_short_t s = hly_shorten(v);
     memset(s.present, 0, sizeof s.present);
     memset(s.gone, 0, sizeof s.gone);
+    s.stamp = 0;
     return s;
 }
 
@@ -54,6 +57,9 @@ void hly_print_short(const hly_short_t *v)
         printf(" %d", v->rank);
     }
     printf("%s", v->of ? ", out of step" : "");
+    if (v->stamp) {
+        printf(", proposed in %d", v->stamp - 1);
+    }
     if (v->words > ' ') {
         printf(" (%c)", v->words);
     }
@@ -78,15 +84,14 @@ static uint64_t mix_fault(uint64_t hash, const hly_call_world_t *w, const struct
     const struct hly_judging *j = &f->judging;
     const hly_short_t verdict = hly_shorten(&f->verdict), firm = hly_shorten(&f->firm);
     hash = mix_short(mix_short(hash, &verdict), &firm);
-    hash = hly_seen_mix(
-        hash, f->entered | f->slow << 1 | f->started << 2 | f->final << 3 | f->after << 4 |
-                  j->proposed << 5 | j->probed << 6 | j->asked << 7 | (uint64_t)f->round << 8 |
-                  (uint64_t)f->heard << 16 | (uint64_t)f->alarmed << 24 | (uint64_t)f->looks << 32 |
-                  (uint64_t)j->passed << 40 | (uint64_t)j->clocked << 48);
+    hash = hly_seen_mix(hash, f->entered | f->slow << 1 | f->started << 2 | f->final << 3 |
+                                  f->after << 4 | j->probed << 5 | j->asked << 6 | j->answers << 7 |
+                                  (uint64_t)j->overdue << 41 | (uint64_t)f->round << 8 |
+                                  (uint64_t)f->heard << 16 | (uint64_t)f->alarmed << 24 |
+                                  (uint64_t)f->looks << 32 | (uint64_t)j->clocked << 40 |
+                                  (uint64_t)j->ballot << 48);
     hash = hly_seen_mix(hash, (uint64_t)(uint8_t)j->warned | (uint64_t)(uint8_t)j->word << 8 |
-                                  (uint64_t)(uint8_t)j->judge << 16 |
-                                  (uint64_t)(uint8_t)j->proposal << 24 | j->given[0] << 32 |
-                                  j->taken[0] << 40 | j->spoke[0] << 48);
+                                  j->given[0] << 32 | j->taken[0] << 40 | j->spoke[0] << 48);
     return hly_seen_mix(hly_seen_mix(hash, until(w, f->deadline_ns)), until(w, f->absent_ns));
 }
 

@@ -80,8 +80,7 @@ static void put(hly_call_world_t *w, const hly_letter_t *letter)
     w->letters[w->nletters++] = *letter;
 }
 
-static const char *const alarms[] = {"ALARM",   "CONCLUDED", "WORD",    "JUDGE",
-                                     "BY_TIME", "LEAVES",    "PROPOSED"};
+static const char *const alarms[] = {"ALARM", "CONCLUDED", "WORD", "JUDGE", "BY_TIME", "LEAVES"};
 
 static void post(void *arg, int to, const struct hly_failing_message *m,
                  const struct hly_verdict_wire *v)
@@ -549,7 +548,7 @@ static uint64_t timer_of(const hly_call_world_t *w, uint32_t r)
         return c->started_ns + HLY_CALL_DEADLINE_NS;
     }
     uint64_t due = f->deadline_ns;
-    if (f->slow && !f->final && f->round < hly_failing_rounds((int)w->nranks) && !f->judging.word &&
+    if (f->slow && !f->final && f->round < hly_failing_rounds((int)w->nranks) &&
         f->absent_ns < due) {
         due = f->absent_ns;
     }

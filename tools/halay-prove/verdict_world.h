@@ -72,7 +72,7 @@ typedef struct hly_case_limits { /* of what may go wrong */
 } hly_case_limits_t;
 
 typedef struct hly_short { /* a verdict */
-    uint8_t cause, words, of;
+    uint8_t cause, words, of, stamp;
     int8_t rank, other;
     uint8_t present[HLY_CALL_LIST], gone[HLY_CALL_LIST];
 } hly_short_t;
