@@ -55,9 +55,6 @@ damage_verdict("what is proposed is not taken" "mine : theirs->stamp <= f->verdi
 damage_verdict("no verdict is proposed" "taken && (whole || has_proposed(f))" "true")
 damage_verdict("who may live and has no word does not count" "taken && (whole || has_proposed(f))" "taken")
 damage_verdict("the judge waits for no word" "        all = !is_awaited(v, f, r);" "        all = true;")
-damage_verdict("nobody is followed" "        follow(f, m->edge);\n        j->answers = true;" "        ;")
-damage_verdict("a new judge counts old words" "    memset(j->given, 0, sizeof(j->given));" "    ;")
-damage_verdict("who has not spoken is waited for no longer than others" "j->probed = j->asked = j->overdue = false;" "j->probed = j->asked = false;")
 damage_verdict("who was stopped and speaks is not asked" "           (has(f->judging.spoke, rank) || !hly_verdict_stops(&f->verdict, rank));" "           !hly_verdict_stops(&f->verdict, rank);")
 damage_verdict("who asks is not told" "m->is_round ? HLY_HEARD_NOTHING : HLY_HEARD_QUESTION" "HLY_HEARD_NOTHING")
 
