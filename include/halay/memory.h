@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.h - a part of halay.h, which includes it: kinds of memory, and memory that is registered.
- */
+/* memory.h - a part of halay.h, which includes it: kinds of memory, and registered memory. */
 #ifndef HALAY_MEMORY_H
 #define HALAY_MEMORY_H
 
