@@ -200,5 +200,8 @@ const halay_boot_ops_t halay_boot_v4_pmix = {
     .probe = pmix_probe,
     .open = pmix_open,
     .get = pmix_get,
+    .lost = hly_boot_ignores_lost,
+    .newcomers = hly_boot_has_no_newcomers,
     .close = pmix_close,
+    .leave = hly_boot_leaves_at_once,
 };

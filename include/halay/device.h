@@ -6,7 +6,7 @@
  * that the processor cannot touch; the CUDA device has work done by a GPU. Calls in memory that the
  * processor cannot touch are staged through the host's.
  *
- * A context holds its mutex while it calls a device. All members are there, none is NULL.
+ * A context holds its mutex while it calls a device. All members are set (halay_config_t).
  */
 #ifndef HALAY_DEVICE_H
 #define HALAY_DEVICE_H

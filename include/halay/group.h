@@ -13,9 +13,9 @@
  *  - It holds its mutex while it calls, so a circle is never entered twice at once; and the context
  *    of each rank, since ranks may be threads of one process, calls with circles of its own.
  *
- * Nothing here blocks but `abort` and `close`, which are bounded. All members are there, none is
- * NULL. No device is named: streams, events and libraries are the implementation's affair, and
- * come to it through `arg`.
+ * Nothing here blocks but `abort` and `close`, which are bounded. All members are set
+ * (halay_config_t). No device is named: streams, events and libraries are the implementation's
+ * affair, and come to it through `arg`.
  */
 #ifndef HALAY_GROUP_H
 #define HALAY_GROUP_H
@@ -145,8 +145,8 @@ typedef struct halay_group_ops {
      */
     int (*close)(halay_circle_t *circle, uint64_t patience_ns);
 
-    /* What was wrong last, with a remedy, for people: valid until the next call of this table; ""
-     * if nothing was. Or NULL: it cannot tell. */
+    /* What was wrong last, with a remedy, for people: valid until the next call of this table. "":
+     * nothing was, or it cannot tell. */
     const char *(*why)(void *arg);
 } halay_group_ops_t;
 

@@ -10,8 +10,8 @@
  *  - Messages may be delivered in any order, also between the same two processes. None is lost or
  *    delivered twice.
  *  - Whoever finds an error reports it once through the log function, with cause and remedy.
- *  - Optional members (by capability: register_mem, key, put; alloc_mem, give_back; recv, withdraw;
- *    arm) are never NULL: they answer HALAY_EUNSUPPORTED.
+ *  - All members are set (halay_config_t). Those without their capability (register_mem, key, put;
+ *    alloc_mem, give_back; recv, withdraw; arm) answer HALAY_EUNSUPPORTED.
  *
  * A transport is one folder with one `const` table and no other global symbol. The same table is
  * linked in or loaded from a plug-in, as the symbol `halay_transport_v7_<name>`; the ABI number is
