@@ -219,7 +219,7 @@ static int measure_sum(struct bed *bed, const int processor[2])
     return valid;
 }
 
-/* The three ways by turns; the median of each. */
+/* The three ways in turn; the median of each. */
 static int measure_ways(struct bed *bed, const int processor[2])
 {
     static const struct way plain = {0, 0};

@@ -59,7 +59,7 @@ pmix_status_t hly_pmix_call_wait(struct hly_pmix_call *call, uint64_t end_ns)
     return atomic_load(&call->status);
 }
 
-/* Of the thread's two owners the last one frees it. */
+/* The last of the thread's two owners frees it. */
 struct beginning {
     struct hly_pmix_call call;
     pmix_proc_t me;

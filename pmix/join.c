@@ -432,7 +432,7 @@ static bool ends_once(void)
     return number && strtol(number, NULL, 10) > 4;
 }
 
-/* What stands behind the next colon, in hexadecimal digits. *at: behind it. */
+/* The hexadecimal digits after the next colon. *at: after them. */
 static unsigned long after_colon(char **at)
 {
     char *colon = *at ? strchr(*at, ':') : NULL;

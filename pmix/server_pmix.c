@@ -370,7 +370,7 @@ static void *finalize(void *none)
     return none;
 }
 
-/* libpmix may wait for a connection that it has lost, and for ever. It is left to itself then: this
+/* libpmix may wait for a connection that it has lost, and for ever. It is left running then: this
  * process ends soon, and until then no other server can run here. */
 static void launch_stop(halay_launch_t *server)
 {

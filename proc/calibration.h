@@ -29,7 +29,7 @@ int hly_calibration_make_folder(const char *path);
 /* What has to be the same for a measurement to hold on this node, in words, and their hash. */
 uint32_t hly_calibration_kind(char text[HLY_CALIBRATION_TEXT]);
 /* The file of this kind of nodes in the first folder for it, or in the second, ...; false: there
- * are no more. library: the file of libhalay. */
+ * is none. library: the file of libhalay. */
 bool hly_calibration_place(int n, const char *library, char path[HLY_CALIBRATION_PATH]);
 /*
  * The first such file that there is, to be read. NULL: there is none, and `why` is empty; or `why`

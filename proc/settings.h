@@ -27,7 +27,7 @@ struct hly_nccl_choice {
 #define HLY_NCCL_TAKES                                                                             \
     "it takes NCCL's file; off: neither NCCL nor Halay's own kernels; own: only these, or "        \
     "own:BYTES, from so many bytes of a call on, at least 1"
-/* Of the text of HALAY_NCCL_LIBRARY, or NULL; false: it makes no sense. */
+/* Reads the text of HALAY_NCCL_LIBRARY, or NULL; false: it makes no sense. */
 bool hly_nccl_choice_read(const char *text, struct hly_nccl_choice *choice);
 /* A whole number from least to most, of these characters and no others. */
 bool hly_setting_number(const char *text, size_t length, uint64_t least, uint64_t most,

@@ -29,12 +29,12 @@
 
 enum { HLY_BOOT_VERSION = 9, HLY_BOOT_RANKS_MAX = 65536, HLY_BOOT_TEXT_BYTES = 1024 };
 
-/* Of an answer: the payload is the table; and ranks may change from one meeting to the next. Rank
+/* In an answer: the payload is the table; and ranks may change from one meeting to the next. Rank
  * 0's connection stays open then, and brings how many newcomers wait, whenever that has changed, as
  * a uint32_t. ALIKE: all ranks have the same `kept`. LISTED, and nothing else: what all wait for
  * follows later. */
 enum { HLY_BOOT_JOINED = 1, HLY_BOOT_CHANGES = 2, HLY_BOOT_ALIKE = 4, HLY_BOOT_LISTED = 8 };
-/* Of a refusal: its text is in the holder's log; the job ends; it goes on, and the guest, too, as a
+/* In a refusal: its text is in the holder's log; the job ends; it goes on, and the guest, too, as a
  * node of its own. */
 enum { HLY_BOOT_SAID = 1, HLY_BOOT_OVER = 2, HLY_BOOT_APART = 4 };
 #define HLY_BOOT_AGENT UINT32_MAX /* slot of a hello: a launcher, with `nranks` places */
@@ -198,7 +198,7 @@ struct hly_boot_reception {
     bool other_version;        /* one has come that speaks another one */
     uint64_t expire_ns;        /* when strangers are looked at next */
     char note[320];            /* of the last guest that was refused */
-    uint64_t say_ns, quiet_ns; /* when the next one is said aloud */
+    uint64_t say_ns, quiet_ns; /* when the next one is logged */
     void *arg;
     void (*heard)(void *arg, struct hly_boot_guest *guest); /* it is known by now */
     /* A known guest has left, or sends more than one hello; its descriptor is closed. */

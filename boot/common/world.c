@@ -161,7 +161,7 @@ void hly_worlds_end(struct hly_worlds *w, int p, bool well)
         w->first_ended = p;
 }
 
-/* Of one that asks. */
+/* Counts the time of a process that asks. */
 static void count_time(struct hly_worlds *w, const struct hly_place *place, uint64_t now)
 {
     const bool newcomer = !place->member && w->epoch && !hly_worlds_is_static(w);

@@ -186,7 +186,7 @@ static int agent_descriptor(const halay_launch_t *a)
     return a->fd;
 }
 
-/* Of one that has ended, that is said instead. */
+/* If the process has ended, this tells the head so instead. */
 static void look(halay_launch_t *a, int rank)
 {
     struct hly_proc_stat stat;

@@ -53,7 +53,7 @@ static void go(struct hly_slot *slot, int status, int state, const char *why)
     snprintf(slot->why, sizeof slot->why, "%s", why);
 }
 
-/* Its processes are as good as dead: their agent ends them. */
+/* Its processes are treated as dead: their agent ends them. */
 static void lose_agent(halay_launch_t *d, struct hly_agent *agent, const char *why)
 {
     agent->guest = NULL;
@@ -287,7 +287,7 @@ static void send_to(halay_launch_t *d, struct hly_agent *agent, const halay_laun
     send_frame(d, agent, &frame);
 }
 
-/* Of one that runs: its agent has said so, and not yet that it has ended. */
+/* Asks about a process that runs: its agent has said so, and not yet that it has ended. */
 void hly_agents_look(halay_launch_t *d, int slot)
 {
     struct hly_frame frame = {.what = HALAY_LAUNCH_LOOK, .rank = slot};

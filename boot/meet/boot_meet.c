@@ -253,7 +253,7 @@ static int meet_newcomers(halay_boot_t *boot, int *count)
 }
 
 /* That the driver has answered means that it has heard. Where it does not, it sees the process's
- * end, and the others wait for that: nobody is told of an error. */
+ * end, and the others wait for that: nobody hears of an error. */
 static void meet_leave(halay_boot_t *boot)
 {
     const struct hly_boot_log log = {NULL, NULL};

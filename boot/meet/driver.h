@@ -46,7 +46,7 @@ struct halay_launch {
     struct hly_boot_key key;
     struct hly_boot_reception reception;
     char address[320];         /* where others find it, "host:port"; "": nowhere */
-    struct hly_worlds *worlds; /* who asks, and who is waited for: params.nranks places */
+    struct hly_worlds *worlds; /* who asks, and whom the others wait for: params.nranks places */
     struct hly_slot *slots;    /* params.nranks */
     struct hly_agent *agents;  /* most_agents of them */
     int most_agents;

@@ -34,7 +34,7 @@ enum {
     HALAY_FABRIC_VERBS = 2,        /* the transport verbs is installed */
     HALAY_FABRIC_UCX = 4,          /* the transport ucx is installed */
     HALAY_NODE_OVERSUBSCRIBED = 8, /* more ranks than processors, where that is known */
-    HALAY_NODE_SINGLE = 16         /* and but one processor */
+    HALAY_NODE_SINGLE = 16         /* and only one processor */
 };
 
 /* Where a process listens for the others' connections (TCP). */

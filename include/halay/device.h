@@ -122,7 +122,7 @@ typedef struct halay_device_ops {
     /*
      * Is this memory of the device's kind, and what is it? HALAY_OK: all of it. HALAY_EUNSUPPORTED:
      * none of it. HALAY_EINVAL: a part of it. HALAY_EDEVICE or HALAY_ENOMEM: it is, but the device
-     * is of no use, or cannot tell any more; `why` says why. bytes 0: the byte at the address.
+     * is unusable, or cannot tell any more; `why` says why. bytes 0: the byte at the address.
      * address NULL: HALAY_OK, and what memory of its kind is. The host's device says yes to all,
      * and is asked last.
      */
@@ -138,7 +138,7 @@ typedef struct halay_device_ops {
     /*
      * Starts the work; never blocks on other work. HALAY_OK: it is done already, its cookie will
      * not be polled. HALAY_INPROGRESS: poll will return the cookie, once; buffers belong to the
-     * device till then. HALAY_EAGAIN: full, poll first.
+     * device until then. HALAY_EAGAIN: full, poll first.
      */
     int (*launch)(halay_device_t *device, const halay_work_t *work);
 
@@ -182,7 +182,7 @@ typedef struct halay_device_ops {
     int (*follow)(halay_device_t *device, const halay_stream_t *stream, uint64_t cookie);
 
     /* What was wrong when a member, or the work that poll told of last, has failed, and what to do:
-     * a short text, "" if there is nothing to say. Stays till the next call. */
+     * a short text, "" if there is nothing to say. Stays until the next call. */
     const char *(*why)(halay_device_t *device);
 
     /* Takes NULL. Nothing may be in flight but what could not be stopped. */

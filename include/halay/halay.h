@@ -349,9 +349,9 @@ HALAY_API int halay_comm_deadline(halay_comm_t *comm, uint64_t *deadline_ns);
 /* What a communicator may do that changes the meaning of its calls. All are off at first. */
 typedef enum halay_hint {
     /*
-     * 1, or 0: none. Of equal broadcasts, one after the other on the ranks of one node, only the
-     * first and then every 32nd is heard of by all ranks before it returns. The root of the others
-     * does not wait. An error in one is then returned by one of the next 32 calls, or by
+     * 1, or 0: none. In a series of equal broadcasts on the ranks of one node, only the first and
+     * then every 32nd returns after all ranks have called. The root of the others does not wait.
+     * An error in one is then returned by one of the next 32 calls, or by
      * halay_finalize, on every rank. Where a rank had ended that call well already, the
      * communicator fails from then on. Persistent broadcasts and those in groups are heard of by
      * all: a rank that starts one where others make the call is a mismatch.
@@ -375,10 +375,10 @@ HALAY_API int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int val
 
 /*
  * Why the call failed whose error the program read last on this communicator: from a blocking call,
- * from wait or test, or from a function that found an error of this rank alone. Of a collective it
- * is the same on every rank. Where none has failed, and the communicator was revoked, it is that.
- * It belongs to the request: of several that have failed each shows its own, in the order in which
- * the program reads the results.
+ * from wait or test, or from a function that found an error of this rank alone. The verdict
+ * of a collective is the same on every rank. Where none has failed, and the communicator was
+ * revoked, it is that. It belongs to the request: of several that have failed each shows its own,
+ * in the order in which the program reads the results.
  */
 typedef struct halay_verdict {
     size_t size;       /* of this struct, set by the caller */
@@ -426,7 +426,7 @@ HALAY_API int halay_comm_failed(halay_comm_t *comm, int ranks[], int *n);
 typedef void halay_op_fn(void *arg, halay_type_t type, size_t count, void *dst, const void *left,
                          const void *right);
 
-/* Of one group at most. */
+/* Bytes of one group at most. */
 #define HALAY_OP_GROUP_BYTES_MAX 4096
 
 /*

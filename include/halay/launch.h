@@ -30,7 +30,7 @@ typedef struct halay_launch_params {
     const char *host;        /* of this node */
     const char *session_dir; /* private, short, exists; the launcher removes it after stop */
     const char *secret;      /* HALAY_SECRET of the processes; may be empty */
-    /* Of a job with agents, where they and all its processes come to, on each interface of this
+    /* Where agents and all processes of a job with agents come to, on each interface of this
      * host: a TCP port, or -1 for a free one. 0: all processes are this launcher's. Else the first
      * `nlocal` are, and agents bring places for the others. */
     int port, nlocal;
@@ -145,7 +145,7 @@ typedef struct halay_launch_ops {
     int (*event)(halay_launch_t *server, halay_launch_event_t *event);
 
     /* START, SIGNAL, LOOK: to the agent that has the place; END: to all. An agent that cannot be
-     * told is lost. Of an agent: AGENT_LEAVES. Does not block. */
+     * told is lost. On an agent: AGENT_LEAVES. Does not block. */
     void (*command)(halay_launch_t *server, const halay_launch_event_t *command);
 
     /* Where others find the head, "host:port"; NULL: nowhere. */

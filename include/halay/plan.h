@@ -334,9 +334,9 @@ HALAY_API int halay_plan_prove(const halay_plan_t *const plans[], uint32_t nrank
 /* A way between two ranks, after LogGP (Alexandrov et al., SPAA 1995). */
 typedef struct halay_link_model {
     double overhead_ns;   /* of a processor, for each message that it sends or receives */
-    double latency_ns;    /* from then till a message without bytes is there */
+    double latency_ns;    /* from then until a message without bytes is there */
     double byte_ns;       /* for each byte */
-    uint64_t eager_bytes; /* a longer message waits till its receiver has announced itself */
+    uint64_t eager_bytes; /* a longer message waits until its receiver has announced itself */
 } halay_link_model_t;
 
 /* Constants of a machine: those compiled in, or a file of halay-bench calibrate. */
@@ -358,7 +358,7 @@ HALAY_API int halay_model_read(const char *path, halay_model_t *model, char *err
                                size_t error_bytes);
 /* Such a file's text; returns bytes written, or needed if bytes is too small. */
 HALAY_API size_t halay_model_print(const halay_model_t *model, char *text, size_t bytes);
-/* Of the constants. */
+/* A hash of the constants. */
 HALAY_API uint64_t halay_model_hash(const halay_model_t *model);
 
 /* A call, as far as its cost and its algorithm go. */
@@ -406,7 +406,7 @@ HALAY_API int halay_planner_cost(uint32_t planner, const halay_question_t *quest
 /* No plan of such messages can take less, in the model; blocks of a v form are taken as equal. */
 typedef struct halay_bound {
     size_t size;         /* of this struct, set by the caller */
-    double latency_ns;   /* till every rank has heard of every other */
+    double latency_ns;   /* until every rank has heard of every other */
     double bandwidth_ns; /* for the bytes that have to move */
     double reduction_ns; /* for the work, shared by all */
     double bound_ns;     /* the call, and the largest of the three */
@@ -429,7 +429,7 @@ typedef struct halay_selection halay_selection_t;
 HALAY_API int halay_selection_make(const char *algorithm, const char *rows, const char *model,
                                    char *error, size_t error_bytes, halay_selection_t **selection);
 HALAY_API void halay_selection_free(halay_selection_t *selection);
-/* Of all that ranks have to agree on. */
+/* A hash of all that ranks have to agree on. */
 HALAY_API uint64_t halay_selection_hash(const halay_selection_t *selection);
 
 typedef struct halay_candidate {

@@ -17,7 +17,7 @@ typedef struct halay_queues {
     uint64_t messages, puts; /* that were sent, and written into peers' memory */
     uint64_t credits;        /* messages that only say that the peer may send again */
     uint64_t requests;       /* work requests, for all of these and to try a new connection */
-    uint64_t doorbells;      /* doorbell writes: the device was told of requests */
+    uint64_t doorbells;      /* doorbell writes, which hand requests to the device */
     uint64_t signalled;      /* requests that raise a completion */
     uint64_t sent, received; /* completions: of own requests; of peers' messages and puts */
     uint64_t put_bytes;      /* bytes of all puts */

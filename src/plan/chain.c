@@ -7,7 +7,7 @@
  * The classical pipeline (Chan, Heimlich, Purkayastha, van de Geijn: Collective communication, CCPE
  * 19, 2007). Ranks stand in their order, so operations need not commute. A reduce has two chains:
  * one up to the root, one down to it. Beside them each rank hears from all (dissemination.c).
- * What arrives lands in two slots by turns.
+ * What arrives lands in two slots alternately.
  */
 #include "builder.h"
 

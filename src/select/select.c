@@ -150,7 +150,7 @@ bool hly_ranking_wanted(const halay_selection_t *s, const struct hly_ask *ask)
 int hly_ranking_make(const halay_selection_t *s, const struct hly_ask *ask,
                      const halay_shape_t *shape, struct hly_ranking *ranking)
 {
-    /* Of the class, not of the call: so it does not matter which call came first. */
+    /* The bytes of the class, not of the call: so it does not matter which call came first. */
     halay_question_t question = {.collective = ask->collective,
                                  .in_place = ask->in_place,
                                  .element_bytes = 1,
@@ -238,7 +238,7 @@ static int predicted(halay_comm_t *comm, const struct hly_ask *ask, uint32_t *pl
 
 /* ---------------------------------------------------------------- for calls */
 
-/* Of all ranks' blocks together, where each has its own. */
+/* The bytes of all ranks' blocks together, where each has its own. */
 static uint64_t bytes_of(const halay_comm_t *comm, const struct hly_call_desc *desc)
 {
     const bool whole =

@@ -203,7 +203,7 @@ static void match_call(halay_comm_t *comm, struct hly_slot *slot, const struct h
 }
 
 /*
- * Not the expected message, but one that a running call waits for. Its sender is the
+ * Not the expected message: a running call waits for this one. Its sender is the
  * peer of the step, so none has to be looked up. That others have called is known already.
  */
 static bool match_plan(halay_comm_t *comm, const struct hly_header *h, const void *data,

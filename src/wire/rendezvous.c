@@ -272,7 +272,7 @@ int hly_rendezvous_send(halay_request_t *r, uint32_t step)
         if (is_offered(r))
             hly_control_send(r->comm, (int)s->peer, HLY_EAGER, r->sequence, s->edge, bytes,
                              &r->call, NULL, 0);
-        return HALAY_INPROGRESS; /* till the receiver announces itself */
+        return HALAY_INPROGRESS; /* until the receiver announces itself */
     }
     struct hly_send *send = carrier(r, step, eager);
     if (!send) {

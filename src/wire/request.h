@@ -122,7 +122,7 @@ struct hly_progress_of {
     uint8_t before;       /* HLY_BEFORE_*: scaling of the input, before any step */
     uint8_t after;        /* HLY_AFTER_*: what remains of layout.after */
 };
-/* The others are added: in a call that stands behind the program's stream, until the stream comes
+/* The others are added: in a call that waits for the program's stream, until the stream comes
  * there; and where buffers are staged, whose copy to the host comes next. */
 enum {
     HLY_BEFORE_NOTHING = 0,
@@ -164,7 +164,7 @@ struct hly_in_group {
     uint32_t behind; /* before this one, on the communicator that the program knows */
 };
 
-/* Of a call that has returned: api/returned.c. */
+/* A call that has returned: api/returned.c. */
 struct hly_before_gate {
     bool stands; /* the program's stream, before the gate of this number */
     bool opens;  /* the GPU does so, behind the last that the call does there */

@@ -52,7 +52,7 @@ struct hly_job {
     int report_fd, words; /* ranks that cannot become the program say so there */
     int nstarted, nended; /* over all the time */
 
-    /* Of a job whose ranks change (elastic.h). */
+    /* A job whose ranks change (elastic.h) has these. */
     struct hly_discovery *discovery;
     struct hly_starters *starters;
     struct hly_drops *drops; /* NULL: a failure costs its slot alone */

@@ -6,7 +6,7 @@
  *   open.c   an endpoint comes and goes
  *   ring.c   the memory of a ring; ring.h, how it is written and read
  *   region.c memory that is lent: what peers map of it, and who reads what
- *   meet.c   what is said over the socket: hello, answer, and who may say it
+ *   meet.c   messages over the socket: hello, answer, and who may say it
  *   way.c    ways out: tried until somebody listens, greeted, open, given up
  *   peer.c   peers: whose process, how to wake it, that it failed
  *   watch.c  the slow path: sockets, timers, goodbyes, failures
@@ -27,7 +27,7 @@ enum {
     HLY_SHM_GUESTS = 64,   /* connections that have not said hello yet, or lack memory here */
     HLY_SHM_RINGS = 16384, /* incoming rings, at most */
     HLY_SHM_ROUNDS = 128,  /* descriptors looked at in one go */
-    HLY_SHM_TICK = 64,     /* polls between two looks at the clock, by one in vain; */
+    HLY_SHM_TICK = 64,     /* polls between two looks at the clock, if one finds nothing; */
     HLY_SHM_TICKS = 256,   /* by any */
     HLY_SHM_TEXT = 160
 };
@@ -93,7 +93,7 @@ typedef struct hly_shm_peer {
     char text[HLY_SHM_TEXT];
 } hly_shm_peer_t;
 
-/* CALLING: nobody listens yet. GREETED: hello is said. HUNG_UP: no answer will come. OPEN:
+/* CALLING: nobody listens yet. GREETED: hello is sent. HUNG_UP: no answer will come. OPEN:
  * answered. */
 enum { WAY_CALLING, WAY_GREETED, WAY_HUNG_UP, WAY_OPEN };
 

@@ -20,7 +20,7 @@ static void more_set(halay_transport_t *t, hly_tcp_link_t *link, int more)
     link->more = more;
 }
 
-/* The link gives nothing any more; the slow path sees to it. */
+/* The link gives nothing any more; the slow path ends it. */
 static void end(halay_transport_t *t, hly_tcp_link_t *link, int error)
 {
     link->ended = 1;

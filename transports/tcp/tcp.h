@@ -184,7 +184,7 @@ int hly_tcp_collect(halay_transport_t *t, hly_tcp_link_t *link, halay_event_t ev
 /* seal.c */
 /* HALAY_TCP_SEAL: headers or payload. 0, or -1. */
 int hly_tcp_seal_read(const char *text, int *seal);
-/* Of one direction's key. */
+/* Makes the seal of one direction's key. */
 void hly_tcp_seal_make(const uint8_t key[32], hly_tcp_seal_t *seal);
 /* The next frame on a link, which is counted when it has gone (seal->count). */
 hly_tcp_frame_t hly_tcp_frame(const hly_tcp_seal_t *seal, int kind, uint64_t bytes, uint64_t tag,

@@ -203,7 +203,7 @@ class HalayWork(dist.Work):
         return self.results
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """Of the list of result tensors."""
+        """A future of the list of result tensors."""
         with self.job.lock:
             fresh = self._future is None
             if self._future is None:

@@ -36,7 +36,7 @@ class Crew:
 
     def __init__(self, placement: Placement, patience_s: float, shim: bool) -> None:
         self.members = [Member(bundle) for bundle in placement.bundles]
-        self.broken = True  # the job that the members are in, if any, is of no more use
+        self.broken = True  # the job that the members are in, if any, is unusable
         self.unwatched = False  # members may be busy with calls that nobody waits for
         self._collecting = 0
         self._is_dismissed = False

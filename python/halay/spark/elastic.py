@@ -40,7 +40,7 @@ _runs = itertools.count()
 
 
 class Terms(NamedTuple):
-    """Of a run. failures: so often the function may raise in one place."""
+    """The limits of a run. failures: how often the function may raise in one place."""
 
     size: int
     least: int

@@ -70,7 +70,7 @@ def _group_allreduce(
 
 
 class _Allreduce(torch.autograd.Function):
-    """Of one tensor, or of a group."""
+    """Allreduces one tensor, or a group, with a gradient."""
 
     @staticmethod
     def forward(ctx: Any, name: str | None, how: Reduction, grouped: bool, *tensors: Any) -> Any:
@@ -314,7 +314,7 @@ def _group_gather(tensors: list[torch.Tensor], name: str | None, among: ProcessS
 
 
 class _Allgather(torch.autograd.Function):
-    """Of one tensor, or of a group."""
+    """Allgathers one tensor, or a group, with a gradient."""
 
     @staticmethod
     def forward(ctx: Any, name: str | None, among: ProcessSet, grouped: bool, *tensors: Any) -> Any:

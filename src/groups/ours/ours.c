@@ -261,7 +261,7 @@ static bool reads_not(const struct hly_ours_circle *c, struct hly_meeting_member
     return !__atomic_load_n(&m->reading, __ATOMIC_SEQ_CST);
 }
 
-/* Till all are, or the patience ends. */
+/* Waits until all are, or the patience ends. */
 static bool await(const struct hly_ours_circle *c, uint64_t patience_ns,
                   bool (*are)(const struct hly_ours_circle *c, struct hly_meeting_member *m))
 {
@@ -378,7 +378,7 @@ static struct run run_of(const struct hly_ours_circle *c, const struct flight *f
     return run;
 }
 
-/* Of those whose members give a part to each other one; else each gives its own run. */
+/* Does each member give a part to each other one? Else each gives its own run. */
 static bool gives_parts(const struct flight *f)
 {
     return f->kind != HALAY_GROUP_ALLGATHER && f->kind != HALAY_GROUP_BROADCAST;
@@ -390,7 +390,7 @@ static size_t room_of(const struct hly_ours_circle *c, const struct flight *f)
     assert(c->n > 0);
     const size_t all = c->ours->half_bytes / halay_type_bytes(f->type);
     const size_t room = gives_parts(f) ? all / c->n : all;
-    assert(room > 0); /* open has seen to it */
+    assert(room > 0); /* open has made sure */
     return room > EVEN ? room - room % EVEN : room;
 }
 
@@ -639,7 +639,7 @@ static int ours_abort(halay_circle_t *circle, uint64_t patience_ns)
     return off ? HALAY_OK : HALAY_EDEVICE;
 }
 
-/* The slab stays till the others have left. */
+/* The slab stays until the others have left. */
 static int ours_close(halay_circle_t *circle, uint64_t patience_ns)
 {
     struct hly_ours_circle *c = (struct hly_ours_circle *)circle;

@@ -15,13 +15,13 @@
  * - pool: what this rank has submitted in a replay and no group has taken yet.
  * - tape: what the ranks have agreed on in rounds, in its order; programmes are learnt from it.
  * - series: the tensors without a name of their own, told apart by a number.
- * - behind: of a tensor that stands behind a stream of the program, which has not come to it yet.
+ * - behind: a tensor's mark in a stream of the program, which has not come to it yet.
  * - stand-in: the zeros with which a rank that has joined takes part.
  * - ended: tensors that are over. The shell tells their callers.
  *
  * The core is pure: it has no mutex, thread, clock, call, device, log or setting of its own. The
- * shell hands it events: a round is over, a group's result is here, a stream was waited for; with
- * the time in `now_ns`. What a rank has to do next the core returns. The one thread that steps
+ * shell hands it events: a round is over, a group's result is here, a stream has come to its mark;
+ * with the time in `now_ns`. What a rank has to do next the core returns. The one thread that steps
  * (`stepping` in the shell) owns all of it.
  *
  * The way of a tensor: submitted (-> behind a stream) -> pending -> (announced in a round) waiting
@@ -108,7 +108,7 @@ struct hlt_rounds {
     struct hlt_unlike *unlike; /* in this round */
     size_t nagreed_groups, nunlike, groups_room;
     char unlike_text[HLT_TEXT_BYTES];
-    char missed[HLT_TEXT_BYTES]; /* others have waited in vain for this rank, and then left */
+    char missed[HLT_TEXT_BYTES]; /* others have waited for this rank, and then left */
     uint64_t fusions;            /* so far */
     int stand_ins;               /* zeros of a rank that has joined, which have no memory yet */
 };

@@ -55,7 +55,7 @@ struct hlt_tensor {
     int stand_in;                /* it is a joined rank's zeros, and no caller's */
     int voted;                   /* a vote has gone before it */
     int exchanged;               /* alltoall: its rows from each rank are known */
-    struct hlt_behind *behind;   /* NULL: it stands behind no stream, or no more */
+    struct hlt_behind *behind;   /* NULL: it waits for no stream, or no more */
     int unready;                 /* the code of what has failed there: no call takes its buffers */
 
     /* mutex */

@@ -64,7 +64,7 @@ static int call_refuse(const halay_trainer_t *trainer, int code, halay_request_t
                               request);
 }
 
-/* The code of what has failed in a stream that a tensor stood behind. */
+/* The code of what has failed in a stream that a tensor waited for. */
 static int unready(const struct hlt_list *tensors)
 {
     const struct hlt_tensor *tensor = tensors->head;

@@ -126,7 +126,7 @@ static inline uint64_t hlt_cells(uint64_t count, uint64_t in_a_cell)
 void hlt_timeline_begin(struct hlt_timeline *timeline, const char *host, uint64_t error_ns);
 /* All that has been put in; if_on: only until it is stopped. */
 void hlt_timeline_drain(struct hlt_timeline *timeline, int if_on);
-/* What is lost is said in the file. */
+/* The file says what is lost. */
 void hlt_timeline_end(struct hlt_timeline *timeline);
 
 #endif
