@@ -37,12 +37,12 @@ enum hly_place_state {
 
 struct hly_place {
     enum hly_place_state state;
-    bool member;     /* of the last world; false: a newcomer */
-    bool leaves;     /* the last world, and will not ask: its process is about to end */
-    bool reported;   /* its launcher knows that others call it lost */
-    bool lost;       /* it has not asked for too long: the others meet without it */
-    bool told;       /* what it has heard last was a refusal */
-    bool stopped;    /* as its holder has seen it last; where a list is made: not to come */
+    bool member;      /* of the last world; false: a newcomer */
+    bool leaves;      /* the last world, and will not ask: its process is about to end */
+    bool reported;    /* its launcher knows that others call it lost */
+    bool lost;        /* it has not asked for too long: the others meet without it */
+    bool was_refused; /* by the last answer */
+    bool stopped;     /* as its holder has seen it last; where a list is made: not to come */
     bool condemned;  /* the others meet without it, or cannot for it has another one's place, and it
                         lives: the launcher is to kill it, */
     bool doomed;     /* and was told so */

@@ -36,9 +36,9 @@ struct halay_launch {
     int fd; /* -1: the head is lost */
     int first, count;
     struct mark *marks;
-    bool changes;    /* the ranks of the job do */
-    bool welcome;    /* its launcher has been told of its places */
-    bool over, told; /* the job is over; its launcher knows */
+    bool changes;        /* the ranks of the job do */
+    bool welcome;        /* its launcher has been told of its places */
+    bool over, end_told; /* the job is over; its launcher knows */
     int status;
     char text[252];
     struct hly_frames frames;
@@ -266,9 +266,9 @@ static int agent_event(halay_launch_t *a, halay_launch_event_t *event)
             return 1;
         }
     }
-    if (!a->over || a->told)
+    if (!a->over || a->end_told)
         return 0;
-    a->told = true;
+    a->end_told = true;
     event->what = HALAY_LAUNCH_END;
     event->value = a->status;
     snprintf(event->text, sizeof event->text, "%s", a->text);

@@ -63,7 +63,7 @@ static void lose_agent(halay_launch_t *d, struct hly_agent *agent, const char *w
         if (!lives(d, s))
             continue;
         go(&d->slots[s], SIGKILL, -1, "");
-        d->slots[s].with_agent = true;
+        d->slots[s].lost_with_agent = true;
     }
 }
 
@@ -218,7 +218,7 @@ static bool slot_event(halay_launch_t *d, bool with_agent, halay_launch_event_t 
             event->state = (unsigned char)slot->seen;
             return true;
         }
-        if (!slot->tell_end || slot->with_agent != with_agent)
+        if (!slot->tell_end || slot->lost_with_agent != with_agent)
             continue;
         slot->tell_end = false;
         make(event, HALAY_LAUNCH_ENDED, s, with_agent);
@@ -319,6 +319,6 @@ void hly_agents_command(halay_launch_t *d, const halay_launch_event_t *c)
         send_to(d, agent, c);
     } else if (start) {
         go(&d->slots[c->rank], SIGKILL, -1, "");
-        d->slots[c->rank].with_agent = true;
+        d->slots[c->rank].lost_with_agent = true;
     }
 }

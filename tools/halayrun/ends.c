@@ -65,7 +65,7 @@ static void tell_end(struct hly_job *job, int rank, const char *then)
     char who[128], where[96];
     snprintf(who, sizeof who, "%s %d (%s)", hly_job_called(job), job->first + rank,
              hly_job_where(job, rank, where));
-    if (r->with_agent)
+    if (r->lost_with_agent)
         hly_note("%s is lost with its agent%s", who, then);
     else if (number)
         hly_note("%s was killed by signal %d (%s%s)%s%s%s%s", who, number, hly_signal_name(number),

@@ -39,7 +39,7 @@ static struct hlt_record *record_take(struct hlt_core *core, const struct hlt_an
     }
     memset(record->announced, 0, words * sizeof(uint64_t));
     record->nannounced = 0;
-    record->run = record->told = 0;
+    record->run = record->noticed_round = 0;
     record->marks = 0;
     record->first = *says;
     record->first_rank = rank;

@@ -676,7 +676,7 @@ static int call_test(halay_trainer_t *trainer, struct hlt_call *call)
 void hlt_calls_step(halay_trainer_t *trainer)
 {
     int over;
-    trainer->core.replay.check_ns = trainer->core.replay.quiet = 0;
+    trainer->core.replay.check_ns = trainer->core.replay.submissions_before_group = 0;
     do {
         while (next_start(trainer))
             ;

@@ -125,7 +125,8 @@ static void step(halay_trainer_t *trainer)
                           trainer->core.pending.head || trainer->core.waiting.head ||
                           trainer->core.pool.head || trainer->core.joining.head ||
                           trainer->behinds.list.head || trainer->core.farewell;
-    trainer->steps.quiet = trainer->behinds.list.head ? 0 : trainer->core.replay.quiet;
+    trainer->steps.submissions_before_wake =
+        trainer->behinds.list.head ? 0 : trainer->core.replay.submissions_before_group;
     trainer->published = trainer->core.counters;
     trainer->steps.stepping = 0;
     publish(trainer);

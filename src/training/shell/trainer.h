@@ -21,14 +21,15 @@
 
 /* Mutex, but for what is as seen by this step: stepper. */
 struct hlt_steps {
-    int stepping;         /* a thread is inside step() */
-    int again;            /* something came in meanwhile: step once more */
-    int news;             /* tensors were done in this step */
-    int busy;             /* after it: something is pending, waiting, ready or in flight */
-    uint32_t quiet;       /* submissions before the next one that must wake the thread */
-    uint64_t next_end_ns; /* when the next tensor runs out of time; 0: none */
-    int wanting;          /* a caller waits or has polled, as seen by this step */
-    int expecting;        /* tensors that are out have functions, as seen by this step */
+    int stepping; /* a thread is inside step() */
+    int again;    /* something came in meanwhile: step once more */
+    int news;     /* tensors were done in this step */
+    int busy;     /* after it: something is pending, waiting, ready or in flight */
+    uint32_t
+        submissions_before_wake; /* submissions before the next one that must wake the thread */
+    uint64_t next_end_ns;        /* when the next tensor runs out of time; 0: none */
+    int wanting;                 /* a caller waits or has polled, as seen by this step */
+    int expecting;               /* tensors that are out have functions, as seen by this step */
 };
 
 /* Mutex. Those who call the trainer, and sleep for it. */
