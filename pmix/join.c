@@ -163,8 +163,8 @@ static int local_ranks(struct joining *j, struct hly_pmix_identity *id)
     return HALAY_OK;
 }
 
-/* Who speaks of the other nodes: rank 0; and where it may not have come itself, the first rank of
- * the next node or of the next ones, as ranks are dealt out. */
+/* The rank that speaks of the other nodes: rank 0; and where it may not have come itself, the first
+ * rank of the next node or of the next ones, as ranks are dealt out. */
 static bool speaks(const struct joining *j, uint64_t waited_ns)
 {
     const struct hly_node *node = &j->node;

@@ -130,7 +130,7 @@ bool hly_calibration_place(int n, const char *library, char path[HLY_CALIBRATION
 
 /* ---------------------------------------------------------------- whether */
 
-/* What is in it is believed: nobody else may have written it. Who owns the library decides more
+/* What is in it is believed: nobody else may have written it. The owner of the library decides more
  * than this already. */
 static const char *distrusted(const struct stat *file, const char *library)
 {

@@ -134,7 +134,7 @@ void hly_boot_answer_mac(const struct hly_boot_key *key, const struct hly_boot_g
  * process. */
 enum { HLY_BOOT_RANK_BYTES = 8 + 2 + 24 + 17 + HLY_BOOT_HOST_BYTES + 32 };
 
-/* What the holder hands out: the table, which all get, and behind it the processes, node by node,
+/* What the holder hands out: the table, which all get, and after it the processes, node by node,
  * of which each rank gets those of its node. */
 struct hly_boot_table {
     char *bytes;
@@ -184,7 +184,7 @@ struct hly_boot_guest {
     struct hly_boot_answer answer;
 };
 
-/* Lets guests in, hears and answers them. Who they are to be, its owner knows. */
+/* Lets guests in, hears and answers them. Its owner knows which it awaits. */
 struct hly_boot_reception {
     const struct hly_boot_log *log;
     const struct hly_boot_key *key;
@@ -214,7 +214,7 @@ int hly_boot_reception_open(struct hly_boot_reception *r, int nguests);
 /* One look at what has come, for at most timeout_ms. */
 void hly_boot_reception_turn(struct hly_boot_reception *r, int timeout_ms);
 /* payload and body stay the caller's, and stay until the guest has left. sha: of the payload's
- * first a->bytes; part: what comes behind it, or NULL. */
+ * first a->bytes; part: what comes after it, or NULL. */
 void hly_boot_reception_answer(struct hly_boot_reception *r, struct hly_boot_guest *guest,
                                const struct hly_boot_answer *a, const char *payload,
                                const struct hly_sha *sha, const struct hly_piece *part);

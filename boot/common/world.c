@@ -311,7 +311,7 @@ void hly_worlds_refused(struct hly_worlds *w)
     w->closed = w->once;
 }
 
-/* Who is which rank. */
+/* Gives each process its rank. */
 static void rank_all(struct hly_worlds *w)
 {
     const bool by_place = hly_worlds_is_static(w);

@@ -85,8 +85,8 @@ typedef struct halay_boot_info {
 } halay_boot_info_t;
 
 /*
- * Who this process is, where no launcher says so: `boot_arg` of a halay_config_t whose `boot` is
- * NULL. All ranks meet at rank 0 in each halay_init(), so a process may be another rank the next
+ * The rank of this process, where no launcher says so: `boot_arg` of a halay_config_t whose `boot`
+ * is NULL. All ranks meet at rank 0 in each halay_init(), so a process may be another rank the next
  * time. Where rank 0 is, `address` says; or an allgather of the program's, which then is called
  * once by each rank, and by the same thread as its test and free.
  */

@@ -77,7 +77,7 @@ typedef struct halay_work {
     const void *bound;  /* NULL, or what the device's bind left here */
     uint32_t streams;   /* dst is large, and nobody reads it soon: it may go past the caches */
     uint32_t at_once;   /* a source is gone when launch returns: HALAY_OK, or HALAY_EUNSUPPORTED */
-    const halay_stream_t *stream; /* NULL, but for work within the device's memory */
+    const halay_stream_t *stream; /* NULL, except for work within the device's memory */
     /* opens_at not 0: a gate (gate_word) that the device may open behind the work, before poll
      * tells of it. */
     uint64_t opens_at, opens_value;
@@ -131,8 +131,8 @@ typedef struct halay_device_ops {
     /* Memory in this place, a byte of it at least; alignment: a power of two, a page at most. */
     int (*alloc)(halay_device_t *device, uint32_t place, size_t bytes, size_t alignment,
                  void **address);
-    /* Takes NULL. All that was given is given back before close, but for what work may still write
-     * that could not be stopped. */
+    /* Takes NULL. All that was given is given back before close, except for what work may still
+     * write that could not be stopped. */
     void (*free)(halay_device_t *device, uint32_t place, void *address);
 
     /*

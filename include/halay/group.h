@@ -76,7 +76,7 @@ typedef struct halay_group_launch {
      * there, and has ended, for poll, once it is recorded. It may run whenever the graph does,
      * until the circle is closed or aborted. */
     const halay_stream_t *stream;
-    /* opens_at not 0: a gate that the collective may open (gate_word of device.h). Behind it, and
+    /* opens_at not 0: a gate that the collective may open (gate_word of device.h). After it, and
      * before poll tells of it, the device writes the value there; or nobody does, and the core
      * opens the gate when it hears of the end. */
     uint64_t opens_at, opens_value;
@@ -115,7 +115,7 @@ typedef struct halay_group_ops {
                 halay_circle_t **circle);
 
     /*
-     * Starts a collective behind those that were launched before. HALAY_INPROGRESS: poll will
+     * Starts a collective after those that were launched before. HALAY_INPROGRESS: poll will
      * return the cookie, once; `in` and `out` belong to the circle until then. HALAY_EAGAIN: full,
      * poll first. Other errors: nothing was started here; the circle is unusable, since the
      * others may have.

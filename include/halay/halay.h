@@ -19,7 +19,7 @@
  *    well for some rank, the communicator is broken: every later call on it fails at once, with the
  *    same error (but halay_comm_shrink() and the like).
  *  - Every call returns by the communicator's deadline (30 min unless set otherwise), or up to 2 s
- *    later, in which the ranks agree why it failed; 4 s if a peer has stopped amid a transfer.
+ *    later, in which the ranks agree why it failed; 4 s if a peer has stopped during a transfer.
  *  - Every function may be called from any thread. Calls on one communicator have to be ordered by
  *    the program; different communicators may be used by different threads at the same time.
  *  - A forked child (a data loader, say) may not call Halay: it gets HALAY_EFORKED.
@@ -118,13 +118,13 @@ typedef struct halay_int64_int64 {
 
 /*
  * Which operation takes which type: SUM, PROD, AVERAGE all but BOOL and the pairs; MIN, MAX those
- * but for the complex types; LAND, LOR, LXOR, BAND, BOR, BXOR integers and BOOL; MINLOC, MAXLOC the
- * pairs; a user-defined one all types.
- * Floating point: a NaN result is always the positive quiet NaN without payload; MIN and MAX return
- * NaN if any operand is one, and order -0 before +0. Integers wrap. AVERAGE is the sum, then one
- * true division in the accumulation type; integers truncate toward zero. MINLOC and MAXLOC give the
- * least or greatest value, in the order of MIN and MAX, with its index; of equal ones (also of
- * several NaNs, which win over all numbers) the lowest index, as a signed number.
+ * except for the complex types; LAND, LOR, LXOR, BAND, BOR, BXOR integers and BOOL; MINLOC, MAXLOC
+ * the pairs; a user-defined one all types. Floating point: a NaN result is always the positive
+ * quiet NaN without payload; MIN and MAX return NaN if any operand is one, and order -0 before +0.
+ * Integers wrap. AVERAGE is the sum, then one true division in the accumulation type; integers
+ * truncate toward zero. MINLOC and MAXLOC give the least or greatest value, in the order of MIN and
+ * MAX, with its index; of equal ones (also of several NaNs, which win over all numbers) the lowest
+ * index, as a signed number.
  */
 typedef enum halay_op {
     HALAY_SUM = 0,
@@ -400,15 +400,16 @@ HALAY_API int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verd
 HALAY_API int halay_comm_revoke(halay_comm_t *comm);
 /*
  * Collective over the survivors: *flag becomes the AND of the flags of all, the same on all, also
- * if ranks fail meanwhile. Who does not call by the deadline counts as failed from then on, and
- * gets HALAY_EPEER later. Ends by the deadline, or by as many as there are ranks that hang.
+ * if ranks fail meanwhile. A rank that does not call by the deadline counts as failed from then on,
+ * and gets HALAY_EPEER later. Ends by the deadline, or by as many as there are ranks that hang.
  * HALAY_EMISMATCH: some have called halay_comm_shrink. HALAY_EUNSUPPORTED: of
  * more than 1,536 ranks so many have failed that no message has room for them (48 groups of
  * neighbours).
  */
 HALAY_API int halay_comm_agree(halay_comm_t *comm, int *flag);
 /* The same; makes a communicator of all but those that any of them knows to have failed, in order.
- * Who fails only now is in it perhaps: then calls on it fail, and it can be shrunk in turn. */
+ * A rank that fails only now is in it perhaps: then calls on it fail, and it can be shrunk in turn.
+ */
 HALAY_API int halay_comm_shrink(halay_comm_t *comm, halay_comm_t **survivors);
 /* The ranks known here to have failed, in order: *n of them, as many in `ranks` as there is room
  * for (*n at the call). NULL: only how many. Those that an agree or shrink has found are. Local. */

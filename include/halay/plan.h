@@ -193,7 +193,7 @@ HALAY_API int halay_shape_make(const uint32_t node_of_rank[], uint32_t nranks,
                                halay_shape_t **shape);
 HALAY_API void halay_shape_free(halay_shape_t *shape);
 
-/* What a plan is made from: the same on all ranks but for `rank`. */
+/* What a plan is made from: the same on all ranks except for `rank`. */
 typedef struct halay_plan_params {
     uint32_t collective;
     uint32_t nranks;
@@ -323,7 +323,7 @@ typedef struct halay_proof {
 
 /*
  * Proves the plans of ranks 0..nranks-1 of one collective. 0, or HALAY_EPLAN with the reason.
- * plans[r]->params must agree but for rank. Takes any plans, also damaged ones: never trusts an
+ * plans[r]->params must agree except for rank. Takes any plans, also damaged ones: never trusts an
  * index.
  */
 HALAY_API int halay_plan_prove(const halay_plan_t *const plans[], uint32_t nranks,
@@ -440,7 +440,7 @@ typedef struct halay_candidate {
 } halay_candidate_t;
 
 typedef struct halay_explanation {
-    halay_question_t question; /* but for the shape */
+    halay_question_t question; /* except for the shape */
     uint32_t nranks, nnodes;
     uint64_t bytes; /* that the rows look at: of the vector, or of all blocks */
     uint64_t model_hash;

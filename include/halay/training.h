@@ -65,7 +65,7 @@ HALAY_API int halay_trainer_allgather(halay_trainer_t *trainer, const char *name
                                       halay_ticket_t *ticket);
 /*
  * As those without: the shape takes the place of the count, and has to be the same on all ranks,
- * but for an allgather's first dimension, of which there must be one. A tensor with a shape does
+ * except for an allgather's first dimension, of which there must be one. A tensor with a shape does
  * not go with one that has none.
  */
 HALAY_API int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name,
@@ -158,7 +158,7 @@ typedef void (*halay_ticket_done_t)(void *arg, halay_ticket_t ticket);
  * Calls done(arg, ticket) once, when the ticket is done (also with an error): in the thread that
  * finds it so, which may be the trainer's, or in this one before the call returns. Nobody has to
  * wait or poll for that. It may submit, poll, release the ticket and take its result, which are
- * quick; it must not wait for another, nor destroy the trainer. Who waits for the ticket, or
+ * quick; it must not wait for another, nor destroy the trainer. Whoever waits for the ticket, or
  * releases it, waits for the function to be called as well. halay_trainer_destroy()
  * returns after all were called. HALAY_EINVAL: the ticket is not out, or has a function.
  */

@@ -33,7 +33,7 @@ extern "C" {
 
 #define HALAY_TRANSPORT_ABI 7
 
-/* Who a process is: 128 bits, made by the core from job, rank and epoch. Never a rank. */
+/* The identity of a process: 128 bits, made by the core from job, rank and epoch. Never a rank. */
 typedef struct halay_peer_id {
     uint64_t hi, lo;
 } halay_peer_id_t;

@@ -34,7 +34,7 @@ struct hly_device_late_arg {
      * device has a descriptor to sleep on. */
     uint32_t delay_us_max;
     /* It works in memory of a kind of its own, HALAY_MEMORY_TEST: alloc's, whose pages nobody can
-     * read or write but itself, while it works. Who touches them otherwise crashes. */
+     * read or write but itself, while it works. Any other access crashes. */
     bool own_memory;
 };
 

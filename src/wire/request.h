@@ -148,7 +148,8 @@ struct hly_expected {
     char *place;
     const struct hly_transport *transport; /* over which it comes */
     uint32_t step;                         /* HALAY_STEP_NONE: nothing is expected */
-    uint32_t kept; /* step for which the rest is filled in, but for the sequence number; or none */
+    uint32_t
+        kept; /* step for which the rest is filled in, except for the sequence number; or none */
     uint32_t reduction; /* the one that alone reads the payload; or HALAY_STEP_NONE */
     uint32_t other;     /* what the reduction waits for besides; or HALAY_STEP_NONE */
     uint32_t source;    /* which source of the reduction it is */
@@ -160,7 +161,7 @@ struct hly_expected {
 struct hly_in_group {
     struct hly_group *member_of;  /* the one that it belongs to; or NULL */
     struct hly_group *stands_for; /* the one whose end the program waits for by it; or NULL */
-    bool is_behind;  /* of a group with group steps: these come behind those of the calls */
+    bool is_behind;  /* of a group with group steps: these come after those of the calls */
     uint32_t behind; /* before this one, on the communicator that the program knows */
 };
 

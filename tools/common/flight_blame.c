@@ -89,8 +89,8 @@ static int is_member(const hly_question_t *q, const hly_flight_t *f)
     return at % m->stride == 0 && at / m->stride >= 0 && at / m->stride < m->nranks;
 }
 
-/* Who has not made it. One that waits in a call of another communicator is not to blame while
- * others are: they keep that one. */
+/* Blames those that have not made it. One that waits in a call of another communicator is not to
+ * blame while others are: they keep that one. */
 static void look_for_absent(struct search *s)
 {
     for (int calls = 0; calls < 2 && !s->n; calls++) {
@@ -188,7 +188,7 @@ static int is_in_accord(const hly_flight_t *f, const hly_question_t *q, int *end
     return 0;
 }
 
-/* Whom those in it await, but for those who await others in it. */
+/* Whom those in it await, except for those who await others in it. */
 static void look_at_accord(struct search *s)
 {
     for (uint32_t i = 0; i < s->flights->n; i++) {

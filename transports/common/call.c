@@ -121,8 +121,9 @@ static void call_failed(hly_meet_peer_t *peer, int error, uint64_t now)
 }
 
 /*
- * Who was kept waiting for longer than any pause was parked: the one who hung up now goes on to its
- * next epoch, and pauses start anew. Whoever is turned away at once pauses for longer and longer.
+ * A caller that was kept waiting for longer than any pause was parked: the one who hung up now goes
+ * on to its next epoch, and pauses start anew. Whoever is turned away at once pauses for longer and
+ * longer.
  */
 void hly_meet_call_ended(hly_meet_peer_t *peer, const hly_meet_link_t *link, int error)
 {

@@ -186,7 +186,7 @@ void hly_meet_init(hly_meet_t *m, const hly_meet_ops_t *ops, halay_transport_t *
 int hly_meet_open(hly_meet_t *m, int own_fd);
 /* m->error, once. */
 int hly_meet_error_take(hly_meet_t *m);
-/* Who calls from now on waits in the socket's queue, for the next epoch. */
+/* A peer that calls from now on waits in the socket's queue, for the next epoch. */
 void hly_meet_leave(hly_meet_t *m);
 /* Lets all go, also in a forked child, whose parent does not notice. Peers are the transport's. */
 void hly_meet_close(hly_meet_t *m);

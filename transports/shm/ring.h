@@ -101,8 +101,7 @@ typedef struct hly_shm_ring {
     uint64_t edge;     /* producer: head, as last seen. consumer: head, as last said */
     uint64_t taken;    /* the same of taken */
     uint32_t usual;    /* producer: word of the header that was new last time */
-    uint64_t
-        lines[2 * HLY_SHM_WORDS]; /* the last header; consumer: what came behind it in a cell */
+    uint64_t lines[2 * HLY_SHM_WORDS]; /* the last header; consumer: what came after it in a cell */
 } hly_shm_ring_t;
 
 /* All four: 0, or a negative errno; *why gets what was tried ("fallocate"). */

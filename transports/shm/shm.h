@@ -275,7 +275,7 @@ void hly_shm_peer_free(halay_transport_t *t, hly_shm_peer_t *peer);
 void hly_shm_peer_meet(halay_transport_t *t, hly_shm_peer_t *peer, int process_fd, int wake_fd,
                        pid_t pid);
 void hly_shm_peer_guess(halay_transport_t *t, hly_shm_peer_t *peer, pid_t pid);
-/* Who it is, before it has said anything. */
+/* Learns who the peer is, before it has said anything. */
 void hly_shm_peer_known(halay_transport_t *t, hly_shm_peer_t *peer, const void *process);
 void hly_shm_peer_ended(halay_transport_t *t, hly_shm_peer_t *peer);
 void hly_shm_peer_fail(halay_transport_t *t, hly_shm_peer_t *peer, int status, const char *format,

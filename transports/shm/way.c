@@ -210,7 +210,7 @@ int hly_shm_connect(halay_transport_t *t, halay_peer_id_t peer, const void *addr
 
 void hly_shm_way_wake(halay_transport_t *t, halay_ep_t *ep)
 {
-    /* Who is armed has answered before (meet.c, welcome): the answer can be read now. */
+    /* A peer that is armed has answered before (meet.c, welcome): the answer can be read now. */
     if (ep->peer->wake_fd < 0 && ep->state == WAY_GREETED)
         hly_shm_way_answer(t, ep, hly_shm_now_ns());
     hly_shm_peer_wake(ep->peer);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * link.c - peers, and the connections to them: taken from where they met (transports/common), one
- * of two retired, ended. Who leaves says goodbye on each, behind all that it has sent there, and
- * stays, for a while, until that has reached the other host.
+ * of two retired, ended. An end that leaves says goodbye on each, after all that it has sent there,
+ * and stays, for a while, until that has reached the other host.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -121,7 +121,7 @@ struct hly_tcp_link {
     size_t begin, end;
     uint64_t left;   /* bytes of a tagged frame that are still to come: into land_to, or nowhere */
     uint64_t digest; /* of all of them */
-    unsigned pad;    /* and zeros behind them */
+    unsigned pad;    /* and zeros after them */
     uint8_t *land_to;
     hly_tcp_landing_t *landing;
     int more;                   /* there may be whole frames in the buffer */

@@ -87,7 +87,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         # Calls on CUDA tensors wait for a stream of the group's own, which is made to wait for
         # the program's: so it never has to be changed while calls are under way.
         self._stream: Any = None
-        self._behind = False  # the communicator is behind it
+        self._behind = False  # the communicator waits for it
         # The library's own setting of a deadline wins over torch's default of 30 minutes.
         self._limit = datetime.timedelta(seconds=deadline_s())
         if timeout is not None and not os.environ.get("HALAY_DEADLINE"):

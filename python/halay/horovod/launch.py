@@ -177,7 +177,7 @@ def _where(arguments: Any, elastic: bool) -> list[str]:
 
 
 def words_of(arguments: Any) -> list[str]:
-    """What halayrun is told, but for the program."""
+    """What halayrun is told, except for the program."""
     elastic = is_elastic(arguments)
     nranks, least = arguments.num_proc, arguments.min_num_proc
     if nranks is None:

@@ -48,7 +48,7 @@ class Crew:
         return [member.actor for member in self.members]
 
     def hire(self, timeout_s: float) -> None:
-        """An actor for each member that has none. Who is new comes behind who is not."""
+        """An actor for each member that has none. New members come after the others."""
         new = [member for member in self.members if member.actor is None]
         for member in new:
             member.actor = self._placement.new_actor(member.bundle, self._shim)

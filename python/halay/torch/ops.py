@@ -4,7 +4,7 @@
 The asynchronous forms return a handle for poll() and synchronize(). A tensor belongs to Halay
 from the submission to the return of synchronize(): it must not be read or written in between.
 The forms that wait and do not work in place take part in autograd, with Horovod's gradients: all
-ranks' losses are averaged, but for op=Sum, where they are added.
+ranks' losses are averaged, except for op=Sum, where they are added.
 """
 
 from __future__ import annotations

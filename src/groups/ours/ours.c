@@ -432,7 +432,7 @@ static bool reduces(const struct hly_ours_circle *c, const struct flight *f)
     return !halay_group_moves(f->kind) && c->step == TAKE;
 }
 
-/* A reduction of n has one kernel for the first four and one for each three behind them. Copies are
+/* A reduction of n has one kernel for the first four and one for each three after them. Copies are
  * lists. */
 static uint32_t pieces_of(const struct hly_ours_circle *c, const struct flight *f)
 {
@@ -558,8 +558,8 @@ static int ours_launch(halay_circle_t *circle, const halay_group_launch_t *l)
     return HALAY_INPROGRESS;
 }
 
-/* The oldest launch. 1: it has ended; 0: not yet. Who need not wait ends it, though the circle be
- * lost: other members may have told so already. */
+/* The oldest launch. 1: it has ended; 0: not yet. A member that need not wait ends it, even if the
+ * circle is lost: other members may have told so already. */
 static int advance(struct hly_ours_circle *c)
 {
     const struct flight *f = &c->flights[c->ended % HLY_OURS_FLIGHTS];

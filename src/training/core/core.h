@@ -113,7 +113,7 @@ struct hlt_rounds {
     int stand_ins;               /* zeros of a rank that has joined, which have no memory yet */
 };
 
-/* Who has joined, as the rounds have said. */
+/* The ranks that have joined, as the rounds have said. */
 struct hlt_joins {
     uint64_t *ranks; /* a bit for each */
     uint8_t *kinds;  /* of each rank that has joined: a bit for each kind of memory */

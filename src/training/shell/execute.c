@@ -2,7 +2,7 @@
 /*
  * execute.c - the calls on the data communicator. What rounds have made ready runs first, in the
  * order in which it became ready, then the groups of the programme; both orders are the same on all
- * ranks, so the k-th call is the same on all. Behind a vote nothing is started before its result is
+ * ranks, so the k-th call is the same on all. After a vote nothing is started before its result is
  * known, as that decides what comes next. A call that cannot be started here would shift the order:
  * then no later one is started.
  */
@@ -272,7 +272,7 @@ static uint64_t tensors_started(struct hlt_list *tensors, int buffer)
     return now_ns;
 }
 
-/* Takes the tensors. says: of any of them. With a group there are marks behind them. */
+/* Takes the tensors. says: of any of them. With a group there are marks after them. */
 static void fused_start(halay_trainer_t *trainer, const struct hlt_announcement *says, size_t count,
                         const struct hlt_group *group, struct hlt_list *tensors, int buffer)
 {

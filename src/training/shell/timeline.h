@@ -26,7 +26,7 @@ enum {
     HLT_TIMELINE_EVENT = 2048 /* bytes that one record may become, its names apart */
 };
 
-/* Each has a cell, and those that say so some more behind it. */
+/* Each has a cell, and those that say so some more after it. */
 enum hlt_record_kind {
     HLT_RECORD_TENSOR = 1, /* times: submitted, agreed on (0: replayed), started, ended */
     HLT_RECORD_FUSED,      /* times: packing, packed, reduced, unpacked; count; members if listed */

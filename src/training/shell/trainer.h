@@ -2,8 +2,9 @@
 /*
  * trainer.h - the shell of a trainer: its thread, those who call it, and what it asks of Halay.
  *
- * Who may touch what. The mutex guards what callers see: the tensors' table, `submitted`, every
- * tensor's outcome, the timeline. What is marked "stepper" belongs to the one thread inside step()
+ * The threads that may touch a member: the mutex guards what callers see: the tensors' table,
+ * `submitted`, every tensor's outcome, the timeline. What is marked "stepper" belongs to the one
+ * thread inside step()
  * (`stepping`), with or without the mutex. That role passes from thread to thread under the mutex.
  * No call into Halay is made with the mutex held.
  */
@@ -19,7 +20,7 @@
 #include "stall.h"
 #include "tensors.h"
 
-/* Mutex, but for what is as seen by this step: stepper. */
+/* Mutex, except for what is as seen by this step: stepper. */
 struct hlt_steps {
     int stepping; /* a thread is inside step() */
     int again;    /* something came in meanwhile: step once more */
@@ -87,7 +88,7 @@ static inline int hlt_trainer_forked(const halay_trainer_t *trainer)
 {
     return !*trainer->alive;
 }
-/* Mutex held, but for the call: wakes who sleeps in the context. */
+/* Mutex held, except for the call: wakes who sleeps in the context. */
 void hlt_trainer_wake(halay_trainer_t *trainer);
 /* The condition's times are those of CLOCK_MONOTONIC. */
 int hlt_cond_create(pthread_cond_t *cond);
