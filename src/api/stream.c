@@ -4,9 +4,9 @@
 #include <stdio.h>
 
 #include "api/api.h"
-#include "api/returned.h"
 #include "exec/exec.h"
 #include "fault/fault.h"
+#include "run/returned.h"
 
 /* The device of this kind; NULL: there is none but the host's. */
 static struct hly_device *device_of(halay_context_t *ctx, uint32_t kind)

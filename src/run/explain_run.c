@@ -10,8 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/agree_groups.h"
-#include "api/api.h"
+#include "run/run.h"
 #include "select/between.h"
 #include "select/select.h"
 #include "wire/endpoint.h"
@@ -50,12 +49,34 @@ static void explain_between(const halay_comm_t *comm)
     tell(text);
 }
 
+/* ", by ..." those who do its group steps, and why not others. */
+static void library_text(const halay_comm_t *comm, const struct hly_device *device, char *text,
+                         size_t bytes)
+{
+    const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
+    const bool ours = ask && ask->library == &comm->context->nccl.ours;
+    snprintf(text, bytes, ", by %.31s%s%s", hly_comm_group_library(comm, device)->name,
+             ours ? ", since " : "", ours ? ask->why : "");
+}
+
+/* Why a communicator's calls have no group steps. */
+static const char *why_no_library(const halay_comm_t *comm)
+{
+    const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
+    if ((int)comm->nnodes == comm->nranks)
+        return "each rank has a node of its own";
+    if (ask && ask->state == HLY_NCCL_NONE)
+        return ask->why;
+    return ask && ask->on ? "it does not use NCCL"
+                          : "the ranks are agreeing on NCCL; it is used some calls later";
+}
+
 /* Why this collective has no better way in memory of a device than to be staged. */
 static const char *why_staged(const halay_request_t *r, const struct hly_ask *ask)
 {
     const char *why = "no plan of this collective has group steps", *no;
     if (r->context->nccl.looked && !r->call.grouped && !(r->call.desc.flags & HLY_CALL_VECTOR))
-        return hly_nccl_reason(r->comm);
+        return why_no_library(r->comm);
     if (!hly_comm_group_library(r->comm, hly_device_of(r->comm->context, r->call.desc.memory)))
         return "no library of device collectives is open";
     if (!ask->group)
@@ -117,7 +138,7 @@ static void explain_apart(const halay_request_t *r, const struct hly_ask *ask)
     const uint32_t has = halay_planner_get(r->plan->planner)->restrictions;
     explain_direct(r, direct, sizeof(direct));
     if (has & HALAY_PLANNER_GROUP)
-        hly_nccl_by(r->comm, hly_device_of(r->context, r->call.desc.memory), by, sizeof(by));
+        library_text(r->comm, hly_device_of(r->context, r->call.desc.memory), by, sizeof(by));
     if (r->direct && has & HALAY_PLANNER_GROUP)
         snprintf(text, sizeof(text),
                  "  in device memory: hierarchical and direct, grouped in the node, and adapters "

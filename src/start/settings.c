@@ -12,8 +12,8 @@
 #include "../../proc/autotune.h"
 #include "../../proc/job.h"
 #include "../../proc/settings.h"
-#include "job/job.h"
 #include "select/between.h"
+#include "start/start.h"
 
 #define DEADLINE_DEFAULT_NS 1800000000000ull /* a healthy rank may compute for long */
 #define START_DEFAULT_NS    300000000000ull  /* Python and its modules, from a busy file system */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.h - what a process has for its job: settings, transports, plug-ins. */
-#ifndef HLY_JOB_H
-#define HLY_JOB_H
+/* start.h - what a process has for its job: settings, transports, plug-ins. */
+#ifndef HLY_START_H
+#define HLY_START_H
 
-#include "job/launcher.h"
+#include "start/launcher.h"
 #include "wire/endpoint.h"
 
 /* ---------------------------------------------------------------- settings.c, loader.c */
@@ -35,15 +35,5 @@ int hly_transports_open(halay_context_t *context, const halay_config_t *config, 
                         size_t why_bytes);
 void hly_transports_close(halay_context_t *context);
 void hly_transports_text(const halay_context_t *context, char *text, size_t bytes);
-
-/* ---------------------------------------------------------------- current.c */
-
-/* A context that halay_init() has made: the process's, if it has none. Takes no context's mutex. */
-void hly_current_begin(halay_context_t *context);
-/* One user less; takes any pointer. After ENDS nobody makes another one before hly_current_ended(),
- * by this thread: a process cannot be in its job twice. */
-enum hly_current_left { HLY_CURRENT_OTHER, HLY_CURRENT_STAYS, HLY_CURRENT_ENDS };
-enum hly_current_left hly_current_end(const halay_context_t *context);
-void hly_current_ended(enum hly_current_left left);
 
 #endif

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "../../proc/job.h"
-#include "job/launcher.h"
+#include "start/launcher.h"
 
 #define ALONE "set HALAY_JOB=none to run alone"
 

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/agree_groups.h"
-#include "api/api.h"
-#include "api/group.h"
 #include "exec/exec.h"
+#include "run/group.h"
+#include "run/group_library.h"
+#include "run/run.h"
 #include "wire/register.h"
 
 static void settle(halay_request_t *r)
@@ -153,7 +153,7 @@ static void give_back(halay_request_t *r)
 {
     r->persistent = false;
     r->state = HLY_COMPLETE;
-    hly_release(r);
+    hly_request_release(r);
 }
 
 int halay_request_free(halay_request_t *handle)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job/job.h"
+#include "start/start.h"
 
 static void plugin_path(halay_context_t *context, const char *kind, const char *name, char *path,
                         size_t bytes)

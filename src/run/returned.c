@@ -13,10 +13,10 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "api/api.h"
-#include "api/returned.h"
 #include "exec/circle.h"
 #include "exec/exec.h"
+#include "run/returned.h"
+#include "run/run.h"
 
 #define CALLS_MOST 32          /* under way, of all communicators */
 #define LANDING_NS 1000000000u /* for calls whose result is there to be over */
@@ -48,7 +48,7 @@ static void settle(struct hly_returned *t)
         halay_comm_t *named = hly_comm_known(c.request->comm);
         c.request->gate.stands = c.request->gate.opens = false;
         if (named->owed)
-            hly_release(c.request);
+            hly_request_release(c.request);
         else
             named->owed = hly_end(c.request);
         c.device->ops->gate_open(c.device->handle, c.gate);

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "api/api.h"
+#include "run/run.h"
 
 #define OPS_MAX     128
 #define SERIALS     65536

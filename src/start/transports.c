@@ -10,9 +10,8 @@
 #include <string.h>
 
 #include "../../proc/proc.h"
-#include "api/api.h"
-#include "job/job.h"
 #include "select/between.h"
+#include "start/start.h"
 #include <hly_build.h>
 
 /* Fills the first message to each peer. Its settings must be equal on both ends. */

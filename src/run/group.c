@@ -9,173 +9,23 @@
  * start on all ranks or on none.
  *
  * Members run on a hidden communicator, so that a group takes one place in the sequence of the
- * program's own, whatever its length. So ranks that differ in a group are still in step. Groups
- * start their members in the order of their heads, which is the same on all ranks; a group whose
- * head was faster waits.
- *
- * Group steps of members are launched in the program's order, too: behind those of all calls before
- * the group, and before those of all calls behind it (comm->grouped).
+ * program's own, whatever its length. So ranks that differ in a group are still in step.
  */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/agree_groups.h"
-#include "api/api.h"
-#include "api/group.h"
 #include "exec/circle.h"
 #include "exec/exec.h"
 #include "fault/fault.h"
+#include "run/group.h"
+#include "run/group_library.h"
+#include "run/run.h"
 #include "wire/news.h"
 
 #define GROUP_TAG   0x67726f7570000000ull /* no number of children gets there */
 #define MEMBERS_MAX 65536
-
-struct hly_group {
-    struct hly_link link;  /* comm->groups, from its end until its members begin */
-    struct hly_link order; /* comm->grouped, from its end until its members are over */
-    halay_comm_t *comm;
-    halay_request_t *request, *head; /* the program's, and the barrier */
-    halay_request_t **members;
-    uint32_t nmembers, room, ncalls; /* calls: also those that were wrong */
-    uint32_t left;                   /* members that are not complete */
-    bool answered;                   /* the head is complete */
-    uint8_t grouped;                 /* its members may use NCCL */
-    int result;
-    uint32_t failed; /* first member that has failed, and why */
-    struct hly_failure failure;
-    int wrong;   /* the first error among them */
-    int awaited; /* as in a call */
-    char text[192];
-    uint64_t hash;
-};
-
-/* ---------------------------------------------------------------- running */
-
-static void order_changed(halay_comm_t *comm)
-{
-    if (!hly_link_empty(&comm->grouped))
-        comm->grouped_first = HLY_OF(comm->grouped.next, struct hly_group, order)->head->sequence;
-}
-
-static void finish(struct hly_group *b)
-{
-    halay_context_t *ctx = b->comm->context;
-    hly_link_remove(&b->order);
-    order_changed(b->comm);
-    if (b->failed != UINT32_MAX) {
-        b->failure.sequence = b->head->sequence;
-        b->result = b->failure.verdict.code;
-        if (b->comm->inner->broken.is) /* some rank has been told that the group was good */
-            hly_fault_break(b->comm, b->head->sequence, &b->failure.verdict);
-    }
-    if (b->result) {
-        b->request->failure = malloc(sizeof(b->failure));
-        if (b->request->failure)
-            *b->request->failure = b->failure;
-    }
-    b->request->result = b->result;
-    b->request->state = HLY_COMPLETE;
-    hly_wake(ctx);
-}
-
-static void member_go(const struct hly_group *b, halay_request_t *r)
-{
-    r->group.is_behind = b->grouped;
-    r->group.behind = b->head->sequence;
-    hly_go(r);
-}
-
-/* Starts the members of the groups whose turn it is. */
-static void begin_next(halay_comm_t *comm)
-{
-    while (!hly_link_empty(&comm->groups)) {
-        struct hly_group *b = HLY_OF(comm->groups.next, struct hly_group, link);
-        if (!b->answered)
-            return;
-        hly_link_remove(&b->link);
-        b->left = b->result ? 0 : b->nmembers;
-        if (b->left && b->grouped)
-            hly_circles_begin(comm->inner);
-        if (!b->left)
-            finish(b);
-        else
-            for (uint32_t i = 0; i < b->nmembers; i++) /* the last to complete finishes it */
-                member_go(b, b->members[i]);
-    }
-}
-
-static void member_done(struct hly_group *b, const halay_request_t *r)
-{
-    uint32_t i = 0;
-    while (r->result && b->members[i] != r)
-        i++;
-    if (r->result && i < b->failed) {
-        b->failed = i;
-        b->failure = r->failure ? *r->failure : (struct hly_failure){.verdict.code = r->result};
-    }
-    if (--b->left == 0)
-        finish(b);
-}
-
-void hly_group_part_done(halay_request_t *r)
-{
-    struct hly_group *b = r->group.member_of;
-    if (r != b->head) {
-        member_done(b, r);
-        return;
-    }
-    b->answered = true;
-    b->result = r->result;
-    if (r->failure)
-        b->failure = *r->failure;
-    begin_next(b->comm);
-}
-
-static void group_free(struct hly_group *b)
-{
-    free(b->members);
-    free(b);
-}
-
-/* Gives back a member that was never started, or has ended. */
-static void part_release(halay_request_t *r)
-{
-    if (r->group.member_of && r->state != HLY_COMPLETE)
-        hly_news_unreserve(r->context);
-    r->group.member_of = NULL;
-    r->state = HLY_COMPLETE;
-    hly_release(r);
-}
-
-static void members_release(struct hly_group *b)
-{
-    for (uint32_t i = 0; i < b->nmembers; i++)
-        part_release(b->members[i]);
-    b->nmembers = 0;
-}
-
-void hly_group_release(halay_request_t *request)
-{
-    struct hly_group *b = request->group.stands_for;
-    request->group.stands_for = NULL;
-    members_release(b);
-    part_release(b->head);
-    group_free(b);
-}
-
-/* The context is destroyed: it frees the members itself, for they are on its list of requests. */
-void hly_group_forget(struct hly_group *b)
-{
-    if (!b)
-        return;
-    for (uint32_t i = 0; i < b->nmembers; i++)
-        b->members[i]->group.member_of = NULL;
-    if (b->head)
-        b->head->group.member_of = NULL;
-    group_free(b);
-}
 
 /* ---------------------------------------------------------------- collecting */
 
@@ -239,7 +89,7 @@ int hly_group_add(halay_comm_t *comm, const struct hly_call *call, struct hly_ch
     own.grouped = may_use_nccl(call) && hly_nccl_is_on(comm);
     int rc = hly_exec_make(comm->inner, &own, 0, NULL, &r);
     if (!rc && (rc = keep(b, r)))
-        part_release(r);
+        hly_group_part_release(r);
     if (rc)
         wrong_call(b, rc, "no memory for it");
     else if (r->refused)
@@ -262,7 +112,7 @@ static void remake(struct hly_group *b, uint32_t which)
     b->members[which] = r;
     was->group.member_of = NULL;
     was->state = HLY_COMPLETE;
-    hly_release(was);
+    hly_request_release(was);
     if (r->refused)
         wrong_call(b, r->refusal->code, r->refusal->text);
 }
@@ -360,13 +210,13 @@ static int ask(struct hly_group *b)
     hly_go(b->head);
     if (b->grouped && b->request->state == HLY_RUNNING)
         hly_link_append(&comm->grouped, &b->order);
-    order_changed(comm);
+    hly_group_order(comm);
     return HALAY_OK;
 
 unreserve:
     hly_news_unreserve(comm->context);
 release_request:
-    part_release(b->request);
+    hly_group_part_release(b->request);
     return rc;
 }
 
@@ -382,8 +232,7 @@ int halay_group_end(halay_comm_t *handle, halay_request_t **request)
     rc = b ? HALAY_OK : HALAY_ESTATE;
     comm->group_open = NULL;
     if (b && (rc = ask(b))) {
-        members_release(b);
-        group_free(b);
+        hly_group_drop(b);
     } else if (b) {
         *request = hly_request_handle(b->request);
     } else {

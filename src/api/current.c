@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <pthread.h>
 
-#include "job/job.h"
+#include "api/api.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   /* of the two below; held for no call */
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of who makes the one, or ends it */

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "job/job.h"
+#include "start/start.h"
 
 struct member {
     size_t at;

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "../../proc/calibration.h"
-#include "job/job.h"
 #include "select/select.h"
+#include "start/start.h"
 
 void hly_kept_read(halay_context_t *ctx)
 {

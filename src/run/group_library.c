@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agree_groups.c - a context opens NCCL by itself, and our own group steps; and the ranks of a
+ * group_library.c - a context opens NCCL by itself, and our own group steps; and the ranks of a
  * communicator agree whether they use one of both (docs/decisions/0061, 0069). At its first call in
  * a GPU's memory each rank tells all others, in an allgather on a hidden communicator for which
  * nobody waits, which NCCL it has, on which GPU, whom ours can reach, and the number of that call.
@@ -10,7 +10,7 @@
  * allgather has ended waits for it, for as long as its communicator waits for a call; then the call
  * fails, and says who has not come.
  */
-#include "api/agree_groups.h"
+#include "run/group_library.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -270,7 +270,7 @@ static void take(halay_comm_t *comm)
     ask->awaited = ask->late && r->failure && r->failure->verdict.rank >= 0
                        ? r->failure->verdict.rank + 1
                        : -1;
-    hly_release(ask->request);
+    hly_request_release(ask->request);
     ask->request = NULL;
     judge(comm, rc);
 }
@@ -349,26 +349,6 @@ void hly_nccl_turn(halay_comm_t *comm, struct hly_call *call, struct hly_check *
     ask->on = ask->on ||
               (ask->state == HLY_NCCL_AGREED && (int32_t)(comm->next_sequence - ask->from) >= 0);
     call->grouped = ask->on;
-}
-
-void hly_nccl_by(const halay_comm_t *comm, const struct hly_device *device, char *text,
-                 size_t bytes)
-{
-    const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
-    const bool ours = ask && ask->library == &comm->context->nccl.ours;
-    snprintf(text, bytes, ", by %.31s%s%s", hly_comm_group_library(comm, device)->name,
-             ours ? ", since " : "", ours ? ask->why : "");
-}
-
-const char *hly_nccl_reason(const halay_comm_t *comm)
-{
-    const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
-    if ((int)comm->nnodes == comm->nranks)
-        return "each rank has a node of its own";
-    if (ask && ask->state == HLY_NCCL_NONE)
-        return ask->why;
-    return ask && ask->on ? "it does not use NCCL"
-                          : "the ranks are agreeing on NCCL; it is used some calls later";
 }
 
 /* ---------------------------------------------------------------- the end */

@@ -3,47 +3,20 @@
 #include <assert.h>
 #include <stdio.h>
 
-#include "api/agree_groups.h"
-#include "api/api.h"
-#include "api/group.h"
-#include "api/returned.h"
 #include "exec/exec.h"
 #include "fault/fault.h"
+#include "run/group.h"
+#include "run/group_library.h"
+#include "run/returned.h"
+#include "run/run.h"
 #include "wire/news.h"
-
-/* ---------------------------------------------------------------- the end of a call */
-
-void hly_release(halay_request_t *request)
-{
-    if (request->group.stands_for)
-        hly_group_release(request);
-    hly_request_release(request);
-}
-
-/* Gives the result of a complete request, and gives the request back. */
-__attribute__((noinline)) static int end_any(halay_request_t *request)
-{
-    const int rc = request->result;
-    if (rc)
-        hly_fault_read(request);
-    if (request->persistent)
-        request->state = HLY_IDLE;
-    else
-        hly_release(request);
-    return rc;
-}
 
 static inline int end(halay_request_t *request)
 {
     if (request->result || request->given || !request->cached)
-        return end_any(request);
+        return hly_end(request);
     request->state = HLY_IDLE;
     return HALAY_OK;
-}
-
-int hly_end(halay_request_t *request)
-{
-    return end_any(request);
 }
 
 static int wait_for(halay_request_t *request)
@@ -54,74 +27,10 @@ static int wait_for(halay_request_t *request)
 
 /* ---------------------------------------------------------------- posting */
 
-#define GROUPED_SIGN UINT64_C(0x6e63636c67726f75)
-
-/*
- * Hashes what ranks compare; call->signature is that of what the description lacks, or 0. In v
- * forms each rank's memory is its own affair, for they have the same plan, and the same messages,
- * in memory of any kind; but not with GPUDirect.
- */
-static void sign(struct hly_call *call, const halay_comm_t *comm)
-{
-    struct hly_call_desc desc = call->desc;
-    if (desc.flags & HLY_CALL_VECTOR && !comm->context->settings.gpudirect)
-        desc.memory = HALAY_MEMORY_HOST;
-    uint64_t s = hly_hash(call->signature, &desc, sizeof(desc));
-    if (call->grouped) /* where a rank has not agreed its plan is another one */
-        s ^= GROUPED_SIGN;
-    if (call->captured)
-        s ^= HLY_CAPTURED_SIGN;
-    if (comm->planner_hint)
-        s = hly_hash(s, &comm->planner_hint, sizeof(comm->planner_hint));
-    call->signature = s ? s : 1;
-}
-
-void hly_sign_grouped(struct hly_call *call)
-{
-    assert(!call->grouped);
-    call->grouped = true;
-    call->signature ^= GROUPED_SIGN;
-    call->signature = call->signature ? call->signature : 1;
-}
-
 /* Send and receive cannot be in a group, since not all ranks make them. */
 static bool is_groupable(const halay_comm_t *comm, const struct hly_call *call, enum hly_post how)
 {
     return !comm->parent && how != HLY_MAKE && !(call->desc.flags & HLY_CALL_LIST);
-}
-
-static void trace(const halay_request_t *r)
-{
-    char text[96];
-    hly_desc_text(&r->call.desc, text, sizeof(text));
-    hly_log(r->context, HLY_TRACE, "communicator %016llx, call %u: %s",
-            (unsigned long long)r->comm->id, r->sequence, text);
-}
-
-static inline void go(halay_request_t *r)
-{
-    halay_context_t *ctx = r->context;
-    uint64_t exact_ns = 0;
-    if (ctx->settings.explain && !r->refused)
-        exact_ns = hly_explain_call(r);
-    hly_exec_go(r);
-    if (exact_ns)
-        r->started_ns = exact_ns;
-    if (ctx->settings.level >= HLY_TRACE)
-        trace(r);
-    if (hly_news_any(ctx))
-        hly_hand_on(ctx);
-}
-
-void hly_go(halay_request_t *r)
-{
-    go(r);
-}
-
-int hly_comm_refuse(halay_comm_t *comm, int code, const char *text)
-{
-    hly_log(comm->context, HLY_ERROR, "%s", text);
-    return hly_fault_alone(comm, code, text);
 }
 
 /* There is no memory for it; only this rank knows. */
@@ -138,7 +47,7 @@ static int post_new(halay_comm_t *comm, struct hly_call *call, struct hly_check 
 {
     halay_comm_t *named = hly_comm_known(comm);
     hly_op_resolve(comm, call, c);
-    sign(call, comm);
+    hly_sign(call, comm);
     hly_check_freed(c, comm);
     if (named->group_open)
         return hly_group_add(named, call, c, is_groupable(comm, call, how), request);
@@ -260,7 +169,7 @@ int hly_repeat(halay_request_t *r, halay_request_t **request)
         rc = turn_of(comm, &r);
     if (!rc) {
         ctx->counters.repeated += r->cached;
-        go(r);
+        hly_go(r);
         if (request)
             *request = hly_request_handle(r);
         else
@@ -271,31 +180,6 @@ int hly_repeat(halay_request_t *r, halay_request_t **request)
 }
 
 /* ---------------------------------------------------------------- waiting */
-
-int hly_request_lock(halay_request_t *handle, halay_request_t **request)
-{
-    int rc = hly_request_of(handle, request);
-    if (rc)
-        return rc;
-    halay_request_t *r = *request;
-    hly_lock(r->context);
-    if (hly_request_is_current(r, handle)) {
-        if (r->instead)
-            *request = r->instead;
-        return HALAY_OK;
-    }
-    hly_log(r->context, HLY_ERROR, "a request was waited for that had ended already");
-    hly_unlock(r->context);
-    return HALAY_ESTATE;
-}
-
-int hly_request_refuse(const halay_request_t *r, int rc, const char *what)
-{
-    hly_log(r->context, HLY_ERROR, "%s", what);
-    hly_fault_alone(hly_comm_known(r->comm), rc, what);
-    hly_unlock(r->context);
-    return rc;
-}
 
 /* hly_request_lock() for one that was started. */
 static int lock_started(halay_request_t *handle, halay_request_t **request)
