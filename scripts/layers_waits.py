@@ -50,7 +50,7 @@ ALLOWED = {
     "boot/common/lookup.c": LOOKUP,
     "boot/common/claim.c": {"nanosleep"},  # 10 ms, once
     "boot/common/share.c": {"syscall"},  # no futex
-    "proc/thread.c": {"syscall"},  # no futex
+    "common/thread.c": {"syscall"},  # no futex
     "halay_boot_meet/meet/boot_meet.c": {"nanosleep", "recv"},  # 20 ms; MSG_DONTWAIT
     "halay_boot_meet/meet/meet_place.c": {"nanosleep"},  # until a given time
     "halay_launch_agent/meet/meet_place.c": {"nanosleep"},  # until a given time

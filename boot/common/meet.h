@@ -19,7 +19,7 @@
 
 #include <halay/boot.h>
 
-#include "../../keys/keys.h"
+#include "../../common/keys.h"
 #include "places.h"
 #include "share.h"
 #include "world.h"

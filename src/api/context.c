@@ -16,8 +16,8 @@
 
 #include <dlfcn.h>
 
-#include "../../proc/job.h"
-#include "../../proc/proc.h"
+#include "../../common/job.h"
+#include "../../common/proc.h"
 #include "api/api.h"
 #include "device/device_builtin.h"
 #include "exec/exec.h"

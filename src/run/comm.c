@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm.c - communicators with all that belongs to them: made and destroyed, by whoever needs one. */
+/* comm.c - communicators with all that belongs to them: made and destroyed, by whoever needs one.
+ */
 #include <stdlib.h>
 
 #include "exec/circle.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request.c - what calls of each kind do with a request: start it, find it by its handle, end it. */
+/* request.c - what calls of each kind do with a request: start it, find it by its handle, end it.
+ */
 #include "exec/exec.h"
 #include "fault/fault.h"
 #include "run/group.h"

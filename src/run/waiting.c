@@ -12,7 +12,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "../../proc/thread.h"
+#include "../../common/thread.h"
 #include "exec/exec.h"
 #include "exec/record.h"
 #include "fault/fault.h"
@@ -27,13 +27,13 @@
 #define ROUNDS_OF_ONE         4   /* between two polls of all transports */
 #define ROUNDS_BETWEEN_CLOCKS 8   /* while nothing comes; a power of two, as the next one */
 #define ROUNDS_IN_BACKOFF     2
-#define BACKOFF_MOST          5           /* polling lasts 1/32 of its time at least */
-#define POLL_NS               2000000ull  /* a wait polls for so long before it sleeps */
-#define POLL_NODES_NS         100000ull   /* the same, in a job of several nodes */
-#define SWITCH_NS             1000ull     /* a yield that takes longer has let another run */
-#define YIELDED_NS            500000ull   /* who keeps the processor for longer is a stranger, */
-#define YIELDED_MOST          4           /* if so many do: a rank of ours may compute once */
-#define ALONE_NS              1000000ull  /* from a yield for nothing to the next try; doubles */
+#define BACKOFF_MOST          5          /* polling lasts 1/32 of its time at least */
+#define POLL_NS               2000000ull /* a wait polls for so long before it sleeps */
+#define POLL_NODES_NS         100000ull  /* the same, in a job of several nodes */
+#define SWITCH_NS             1000ull    /* a yield that takes longer has let another run */
+#define YIELDED_NS            500000ull  /* who keeps the processor for longer is a stranger, */
+#define YIELDED_MOST          4          /* if so many do: a rank of ours may compute once */
+#define ALONE_NS              1000000ull /* from a yield for nothing to the next try; doubles */
 #define ALONE_MOST_NS         1000000000ull
 #define LONG_NS               250000ull /* so long a wait that the end of a sleep adds little */
 #define SLEEP_NS              1000000000ull

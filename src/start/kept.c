@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../proc/calibration.h"
+#include "../../common/calibration.h"
 #include "select/select.h"
 #include "start/start.h"
 

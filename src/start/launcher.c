@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../proc/job.h"
+#include "../../common/job.h"
 #include "start/launcher.h"
 
 #define ALONE "set HALAY_JOB=none to run alone"

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../proc/autotune.h"
-#include "../../proc/job.h"
-#include "../../proc/settings.h"
+#include "../../common/autotune.h"
+#include "../../common/job.h"
+#include "../../common/settings.h"
 #include "select/between.h"
 #include "start/start.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../proc/proc.h"
+#include "../../common/proc.h"
 #include "select/between.h"
 #include "start/start.h"
 #include <hly_build.h>

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "../../keys/keys.h"
+#include "../../common/keys.h"
 #include "tcp.h"
 
 int hly_tcp_seal_read(const char *text, int *seal)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../proc/autotune.h"
+#include "../../../common/autotune.h"
 #include "trainer.h"
 
 #define FUSION_BYTES   (UINT64_C(64) << 20)
