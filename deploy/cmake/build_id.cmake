@@ -2,7 +2,7 @@
 # cmake -D ROOT=... -D VERSION=... -D OUT=... -P build_id.cmake: HLY_BUILD, the version and a hash of
 # all that the ranks of a job run. Two builds whose ids differ are not let into one job.
 set(hashes ${VERSION})
-foreach(folder include src transports boot pmix)
+foreach(folder include src transports boot pmix common)
   file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/${folder}/*.[ch])
   list(SORT files)
   foreach(file ${files})
