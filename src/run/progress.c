@@ -14,6 +14,7 @@
 #include "fault/patience.h"
 #include "run/group.h"
 #include "run/run.h"
+#include "run/take.h"
 #include "wire/match.h"
 #include "wire/news.h"
 
@@ -147,22 +148,6 @@ static int poll_device(halay_context_t *context, struct hly_device *device)
     return n;
 }
 
-/* Handles an event. r: the call that waits for this message next, or NULL. */
-static inline void take(halay_context_t *context, const struct hly_transport *transport,
-                        halay_request_t *r, const halay_event_t *event)
-{
-    if (!r) {
-        hly_wire_take(context, transport, event);
-    } else {
-        const uint32_t step = r->expected.step;
-        const enum hly_landed landed = hly_land_expected(r, transport, event);
-        if (landed >= HLY_LANDED_ALL)
-            hly_exec_landed(r, step, landed == HLY_LANDED_REDUCED);
-    }
-    if (hly_news_any(context))
-        hly_hand_on(context);
-}
-
 static int poll_transport(halay_context_t *context, const struct hly_transport *transport)
 {
     halay_event_t events[16];
@@ -174,7 +159,7 @@ static int poll_transport(halay_context_t *context, const struct hly_transport *
     }
     context->now_ns = hly_about_now_ns(); /* for exec/listen.h: this rank may have been stopped */
     for (int i = 0; i < n; i++)
-        take(context, transport, hly_expected_by(context, &events[i]), &events[i]);
+        hly_take(context, transport, hly_expected_by(context, &events[i]), &events[i]);
     return n;
 }
 
@@ -252,31 +237,4 @@ int hly_progress(halay_context_t *context)
     if (hly_news_any(context))
         hly_hand_on(context);
     return n;
-}
-
-int hly_poll_expected(halay_request_t *r, uint32_t polls, bool waited)
-{
-    halay_context_t *ctx = r->context;
-    if (r->expected.step == HALAY_STEP_NONE || r->state != HLY_RUNNING || ctx->lost ||
-        !hly_link_empty(&ctx->busy_peers) || ctx->waiters.leader)
-        return -1;
-    const struct hly_transport *transport = r->expected.transport;
-    halay_transport_t *const handle = transport->handle;
-    const halay_transport_ops_t *const ops = transport->ops;
-    halay_event_t event;
-    for (uint32_t i = 0; i < polls; i++) {
-        const int n = ops->poll(handle, &event, 1);
-        if (n) {
-            if (waited)
-                ctx->now_ns = hly_about_now_ns();
-            if (n > 0)
-                take(ctx, transport, hly_expected_came(&r->expected, &event) ? r : NULL, &event);
-            else
-                hly_wire_failed(ctx, transport, n);
-            return 1;
-        }
-        if (hly_mutex_is_wanted(&ctx->mutex))
-            break;
-    }
-    return 0;
 }

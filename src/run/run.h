@@ -111,11 +111,6 @@ int hly_progress(halay_context_t *context); /* how many events there were */
 void hly_hand_on(halay_context_t *context); /* the news */
 /* Timers, deadlines, and what is recorded of calls that last. */
 void hly_look_at_clock(halay_context_t *context);
-/*
- * Polls the transport of the expected message, `polls` times, if nothing else has to be looked
- * after. 1: something came; 0: nothing did; -1: no message is expected. waited: for long already.
- */
-int hly_poll_expected(halay_request_t *request, uint32_t polls, bool waited);
 
 /* ---------------------------------------------------------------- waiting.c */
 

@@ -19,6 +19,7 @@
 #include "fault/patience.h"
 #include "halay/local.h"
 #include "run/run.h"
+#include "run/take.h"
 #include "wire/match.h"
 
 #define POLLS_OF_ONE          16  /* a round: polls of the expected message's transport */
@@ -200,6 +201,38 @@ __attribute__((noinline)) static void learn(halay_context_t *context, uint64_t w
         context->waiters.backoff--;
 }
 
+/*
+ * Polls the transport of the expected message, `polls` times, if nothing else has to be looked
+ * after. 1: something came; 0: nothing did; -1: no message is expected. waited: for long already.
+ */
+static inline int poll_expected(halay_request_t *r, uint32_t polls, bool waited)
+{
+    halay_context_t *ctx = r->context;
+    if (r->expected.step == HALAY_STEP_NONE || r->state != HLY_RUNNING || ctx->lost ||
+        !hly_link_empty(&ctx->busy_peers) || ctx->waiters.leader)
+        return -1;
+    const struct hly_transport *transport = r->expected.transport;
+    halay_transport_t *const handle = transport->handle;
+    const halay_transport_ops_t *const ops = transport->ops;
+    halay_event_t event;
+    for (uint32_t i = 0; i < polls; i++) {
+        const int n = ops->poll(handle, &event, 1);
+        if (n) {
+            if (waited)
+                ctx->now_ns = hly_about_now_ns();
+            if (n > 0)
+                hly_take(ctx, transport, hly_expected_came(&r->expected, &event) ? r : NULL,
+                         &event);
+            else
+                hly_wire_failed(ctx, transport, n);
+            return 1;
+        }
+        if (hly_mutex_is_wanted(&ctx->mutex))
+            break;
+    }
+    return 0;
+}
+
 /* How a thread waits: 0050-waiting.md. */
 struct wait {
     uint32_t rounds;   /* in vain */
@@ -336,7 +369,7 @@ void hly_wait(halay_request_t *r)
     struct wait w = {0};
     ctx->waiters.pollers++;
     while (r->state != HLY_COMPLETE) {
-        int n = hly_poll_expected(r, round, w.since_ns != 0);
+        int n = poll_expected(r, round, w.since_ns != 0);
         if (n < 0 || (n == 0 && w.rounds % ROUNDS_OF_ONE == ROUNDS_OF_ONE - 1))
             n = hly_progress(ctx);
         if (n == 0) {
