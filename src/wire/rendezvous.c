@@ -13,6 +13,7 @@
  * its transport is off the memory. A dead sender needs none. Before that no call returns an error.
  */
 #include "wire/rendezvous.h"
+#include "plan/collective.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -164,7 +165,7 @@ static enum hly_mode choose_mode(struct hly_target *l, uint64_t cookie, struct h
     const struct hly_extent *ext = hly_operand_extents(l->request, operand);
     const halay_operand_t *o = &plan->operands[operand];
     if (o->first + o->count > plan->blocks ||
-        (o->count > 1 && plan->params.collective == HALAY_ALLTOALL)) {
+        (o->count > 1 && hly_collective_is_exchange(plan->params.collective))) {
         assert(!l->request->direct); /* hly_is_direct() */
         return HLY_STAGED;           /* it may be in two extents here or at the sender */
     }
@@ -232,9 +233,9 @@ static bool is_offered(const halay_request_t *r)
     const struct hly_call_desc *b = &r->call.desc;
     if (r->segments.number)
         return false;
-    if (b->collective == HALAY_ALLTOALL)
+    if (hly_collective_is_exchange(b->collective))
         return r->layout.tables != NULL;
-    return b->collective == HALAY_BROADCAST &&
+    return hly_collective_is_from_root(b->collective) &&
            (r->comm->nnodes < 2 || halay_planner_get(r->plan->plan->planner)->restrictions &
                                        (HALAY_PLANNER_SHORT | HALAY_PLANNER_ROUNDS));
 }
