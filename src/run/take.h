@@ -10,7 +10,7 @@
 
 /* Handles an event. r: the call that waits for this message next, or NULL. */
 static inline void hly_take(halay_context_t *context, const struct hly_transport *transport,
-                        halay_request_t *r, const halay_event_t *event)
+                            halay_request_t *r, const halay_event_t *event)
 {
     if (!r) {
         hly_wire_take(context, transport, event);
