@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * calibration.h - where what was measured is kept; and the file in which halay-bench calibrate
- * keeps rows, one for each kind of node: whether it may be used. docs/decisions/0132.
+ * keeps rows, one for each kind of node: whether it may be used. docs/decisions/plans.md#0132.
  */
 #ifndef HALAY_PROC_CALIBRATION_H
 #define HALAY_PROC_CALIBRATION_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * current.c - the context that the libraries of one process share: beside the job's identity the
- * only process-wide state (docs/decisions/0115).
+ * only process-wide state (docs/decisions/torch.md#0115).
  */
 #include <assert.h>
 #include <pthread.h>

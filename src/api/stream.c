@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream.c - the program's stream that calls on a communicator stand behind: docs/decisions/0056.
- */
+/* stream.c - the stream of the program that calls stand behind: docs/decisions/streams.md#0056. */
 #include <stdio.h>
 
 #include "api/api.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * group_library.c - a context opens NCCL by itself, and our own group steps; and the ranks of a
- * communicator agree whether they use one of both (docs/decisions/0061, 0069). At its first call in
- * a GPU's memory each rank tells all others, in an allgather on a hidden communicator for which
- * nobody waits, which NCCL it has, on which GPU, whom ours can reach, and the number of that call.
- * If all have the same NCCL, and no two ranks of a node share a GPU, it is that; else ours, if the
- * ranks of each node reach one another. Where some node has two ranks, calls have group steps from
- * HLY_NCCL_AFTER calls behind the latest of these numbers on. A rank that gets so far before the
- * allgather has ended waits for it, for as long as its communicator waits for a call; then the call
- * fails, and says who has not come.
+ * communicator agree whether they use one of both (docs/decisions/group-steps.md#0061, 0069). At
+ * its first call in a GPU's memory each rank tells all others, in an allgather on a hidden
+ * communicator for which nobody waits, which NCCL it has, on which GPU, whom ours can reach, and
+ * the number of that call. If all have the same NCCL, and no two ranks of a node share a GPU, it is
+ * that; else ours, if the ranks of each node reach one another. Where some node has two ranks,
+ * calls have group steps from HLY_NCCL_AFTER calls behind the latest of these numbers on. A rank
+ * that gets so far before the allgather has ended waits for it, for as long as its communicator
+ * waits for a call; then the call fails, and says who has not come.
  */
 #include "run/group_library.h"
 

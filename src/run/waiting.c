@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * waiting.c - waiting and sleeping. docs/threads.md. A wait polls, and gives its processor away
- * late: docs/decisions/0050-waiting.md.
+ * late: docs/decisions/waiting.md#0050.
  *
  * Leader and followers: of the threads that want to sleep, the leader sleeps on the descriptors,
  * and the others until they are called. When the leader returns it wakes them, and one takes
@@ -233,7 +233,7 @@ static inline int poll_expected(halay_request_t *r, uint32_t polls, bool waited)
     return 0;
 }
 
-/* How a thread waits: 0050-waiting.md. */
+/* How a thread waits: docs/decisions/waiting.md#0050. */
 struct wait {
     uint32_t rounds;   /* in vain */
     uint32_t patience; /* so many of them come before a yield */

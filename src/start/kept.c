@@ -2,7 +2,7 @@
 /*
  * kept.c - rows that halay-bench calibrate has kept for nodes like this one. They are read before
  * the ranks meet, which compares their hash, and used where all ranks have the same; whatever else
- * is the matter, the table's rows are used, and it is no error (docs/decisions/0132).
+ * is the matter, the table's rows are used, and it is no error (docs/decisions/plans.md#0132).
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * launcher.c - the one place that decides how many ranks there are. Variables are inherited, so
  * those of several launchers may lie upon each other: the innermost one counts. Where two numbers
  * contradict each other and it is not known which launcher is the inner one, the process is
- * refused: it never takes the smaller number (docs/decisions/0008).
+ * refused: it never takes the smaller number (docs/decisions/bootstraps.md#0008).
  */
 #include <ctype.h>
 #include <stddef.h>

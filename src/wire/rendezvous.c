@@ -9,8 +9,9 @@
  * What is sent from memory that the transport lends need not be copied: the receiver reads it
  * there. Beyond unannounced_bytes nothing is sent that has no place to go to.
  *
- * A target is withdrawn by a handshake (docs/decisions/0006): REVOKE, and the sender's REVOKED once
- * its transport is off the memory. A dead sender needs none. Before that no call returns an error.
+ * A target is withdrawn by a handshake (docs/decisions/transports.md#0006): REVOKE, and the
+ * sender's REVOKED once its transport is off the memory. A dead sender needs none. Before that no
+ * call returns an error.
  */
 #include "wire/rendezvous.h"
 #include "plan/collective.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * seal.c - frames are sealed: what another process puts into a connection, takes out of it, repeats
- * or moves ends it, and is never taken for a message. docs/decisions/0076.
+ * or moves ends it, and is never taken for a message. docs/decisions/security.md#0076.
  */
 #include <string.h>
 
