@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "../boot/common/life.h"
-#include "../keys/keys.h"
-#include "../proc/job.h"
+#include "../common/job.h"
+#include "../common/keys.h"
 #include "identity.h"
 
 struct halay_boot {

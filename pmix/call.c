@@ -8,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "../proc/thread.h"
+#include "../common/thread.h"
 #include "call.h"
 #include "node.h"
 

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../proc/proc.h"
+#include "../common/proc.h"
 #include "absent.h"
 
 #define MS 1000000ull

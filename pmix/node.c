@@ -18,7 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "../proc/proc.h"
+#include "../common/proc.h"
 #include "absent.h"
 
 enum { TICK_MS = 100, WHY = 400 };

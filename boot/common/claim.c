@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../keys/keys.h"
+#include "../../common/keys.h"
 #include "claim.h"
 
 enum { NAMES_MAX = 8 };

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "../../proc/thread.h"
+#include "../../common/thread.h"
 
 struct hly_lookup {
     pthread_mutex_t lock;

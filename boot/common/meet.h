@@ -2,7 +2,7 @@
 /*
  * meet.h - how processes meet: one of them (rank 0, a node's first rank, or a launcher's driver)
  * holds the meeting, hears all others, its guests, and answers them. Inside boot/ and pmix/ only.
- * docs/decisions/0008, 0096.
+ * docs/decisions/bootstraps.md#0008, 0096.
  *
  * The holder speaks first, so that no stranger on a probed port is sent anything:
  *   holder -> guest    greeting
@@ -19,7 +19,7 @@
 
 #include <halay/boot.h>
 
-#include "../../keys/keys.h"
+#include "../../common/keys.h"
 #include "places.h"
 #include "share.h"
 #include "world.h"

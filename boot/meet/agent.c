@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../../proc/proc.h"
+#include "../../common/proc.h"
 #include "env.h"
 #include "frame.h"
 #include "meet_place.h"

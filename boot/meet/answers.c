@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "../../proc/proc.h"
+#include "../../common/proc.h"
 #include "../../src/waits/text.h"
 #include "driver.h"
 

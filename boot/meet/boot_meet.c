@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * boot_meet.c - the bootstrap of a job whose launcher has a driver (HALAY_JOB): every open asks it
- * who this process is now. docs/decisions/0096.
+ * who this process is now. docs/decisions/bootstraps.md#0096.
  *
  * Invariant: `id` is that of the last open; its socket is the process's, and stays. The life
  * (life.h) guards everything in `self`.

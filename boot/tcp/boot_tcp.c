@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../proc/proc.h"
+#include "../../common/proc.h"
 #include "../common/life.h"
 #include "tcp.h"
 #include <hly_build.h>

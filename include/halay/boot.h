@@ -5,7 +5,7 @@
  *
  * A bootstrap is one folder with one `const` table. A process may open, close and open again; each
  * open is a new epoch of the same job, and only the first has to reach the launcher: the job's
- * identity is kept (docs/decisions/0002). All members are set (halay_config_t).
+ * identity is kept (docs/decisions/bootstraps.md#0002).
  */
 #ifndef HALAY_BOOT_H
 #define HALAY_BOOT_H

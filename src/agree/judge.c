@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * judge.c - of a death or a stop one rank says for all whom the verdict names (docs/decisions/0085,
- * 0090).
+ * judge.c - of a death or a stop one rank says for all whom the verdict names
+ * (docs/decisions/agreements.md#0085, 0090).
  *
  * Where several die at once, survivors know of different ones, and the dead are gaps in the control
  * graph. So a rank whose rounds are over gives its word, the verdict that it holds, to the judge:

@@ -6,7 +6,7 @@
  *
  * If every rank does this, every plan is well formed, ordered, and matched: those parts of the
  * whole proof are about one rank or one edge. What no rank can see alone (deadlock, values, who has
- * heard of whom) is not proved here: docs/decisions/0017.
+ * heard of whom) is not proved here: docs/decisions/plans.md#0017.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -247,9 +247,9 @@ static uint64_t bytes_of(const halay_comm_t *comm, const struct hly_call_desc *d
            (whole ? 1 : (uint64_t)comm->nranks);
 }
 
-/* Are group steps offered? All ranks have the same implementation (job/transports.c), which gives
- * all the same answer; or they have agreed on it (api/agree_groups.c). A call whose input is scaled
- * in memory apart is staged. */
+/* Are group steps offered? All ranks have the same implementation (start/transports.c), which gives
+ * all the same answer; or they have agreed on it (run/group_library.c). A call whose input is
+ * scaled in memory apart is staged. */
 static bool offers_group(const halay_comm_t *comm, const struct hly_call *call)
 {
     const struct hly_call_desc *desc = &call->desc;

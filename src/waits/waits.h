@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * waits.h - who is awaited, as far as asking and looking have told, and when the next notice is
- * due: docs/decisions/0080. Pure: its caller gives it the time, sends what it asks for, and looks.
+ * due: docs/decisions/agreements.md#0080. Pure: its caller gives it the time, sends what it asks
+ * for, and looks.
  */
 #ifndef HLY_WAITS_H
 #define HLY_WAITS_H

@@ -2,7 +2,7 @@
 /*
  * match.c - which call a message belongs to. Every header is compared with this rank's
  * call of the same communicator and sequence number, whether or not the plan expects that sender
- * (docs/decisions/0005).
+ * (docs/decisions/agreements.md#0005).
  *
  * What comes before its call, or before its step has started, is kept as an unexpected message.
  * That is bounded: a sender is at most HLY_SLOTS calls ahead on a communicator. In each it sends at

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * news.h - what wire/ and exec/ leave for the folders above them. hly_hand_on() (api/progress.c)
+ * news.h - what wire/ and exec/ leave for the folders above them. hly_hand_on() (run/progress.c)
  * hands it on, in order, after each event of a transport. So nobody calls upwards, and no function
  * has to expect that a request ends while it works on it. News are handed on before the mutex is
  * released: so no request is released and made anew while news of it wait.
@@ -30,7 +30,7 @@ enum hly_news_kind {
     HLY_NEWS_ASKED, /* an ASK, TELL or MISSING message: header; value: how often it was forwarded */
     HLY_NEWS_LOST,  /* a peer is lost: peer */
     HLY_NEWS_TRANSPORT_LOST, /* a transport has failed: text says why */
-    /* for api/ */
+    /* for run/ */
     HLY_NEWS_COMPLETE /* a call that is part of a group, or explained, is complete */
 };
 

@@ -157,7 +157,7 @@ struct hly_expected {
 
 /* ---------------------------------------------------------------- the request */
 
-/* What a request has to do with groups of calls: api/group.c. */
+/* What a request has to do with groups of calls: run/group.c. */
 struct hly_in_group {
     struct hly_group *member_of;  /* the one that it belongs to; or NULL */
     struct hly_group *stands_for; /* the one whose end the program waits for by it; or NULL */
@@ -165,7 +165,7 @@ struct hly_in_group {
     uint32_t behind; /* before this one, on the communicator that the program knows */
 };
 
-/* A call that has returned: api/returned.c. */
+/* Of a call that has returned: run/returned.c. */
 struct hly_before_gate {
     bool stands; /* the program's stream, before the gate of this number */
     bool opens;  /* the GPU does so, behind the last that the call does there */
@@ -223,7 +223,7 @@ struct halay_request {
     struct hly_failure *failure; /* how it has failed, until the program reads it; or NULL */
     struct hly_refusal *refusal; /* why it fails when it starts; or NULL */
     struct hly_in_group group;
-    halay_request_t *instead; /* persistent: runs in its place (api/persistent.c); or NULL */
+    halay_request_t *instead; /* persistent: runs in its place (run/persistent.c); or NULL */
     struct hly_kept_memory kept;
     struct hly_before_gate gate;
     struct hly_explained *explained; /* HALAY_EXPLAIN: gets its time; else NULL */

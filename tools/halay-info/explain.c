@@ -9,7 +9,7 @@
 
 #include <halay/plan.h>
 
-#include "../../proc/calibration.h"
+#include "../../common/calibration.h"
 #include "../common/library.h"
 #include "../common/size.h"
 #include "../common/switch.h"

@@ -13,8 +13,8 @@
 
 #include <halay/boot.h>
 
-#include "../../proc/calibration.h"
-#include "../../proc/settings.h"
+#include "../../common/calibration.h"
+#include "../../common/settings.h"
 #include "../common/library.h"
 #include "info.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* elastic.h - a job whose ranks change: what an end means, who is started and told to leave, and
- * when the job cannot go on. docs/decisions/0100. */
+ * when the job cannot go on. docs/decisions/elastic.md#0100. */
 #ifndef HALAYRUN_ELASTIC_H
 #define HALAYRUN_ELASTIC_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shm.h - what the files of this transport share. docs/decisions/0003-shm-transport.md says why.
+ * shm.h - what the files of this transport share. docs/decisions/shared-memory.md#0003 says why.
  *
  *   shm.c    the table; send, poll, arm: all that is on the fast path
  *   open.c   an endpoint comes and goes

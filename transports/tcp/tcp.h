@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tcp.h - what the files of this transport share. docs/decisions/0012-tcp-transport.md says why.
+ * tcp.h - what the files of this transport share. docs/decisions/ucx-tcp.md#0012 says why.
  *
  *   tcp.c    the table; small answers, ways, send, poll, arm
  *   open.c   an endpoint comes and goes

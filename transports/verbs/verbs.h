@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verbs.h - what the files of this transport share. docs/decisions/0026-verbs-transport.md says
- * why.
+ * verbs.h - what the files of this transport share. docs/decisions/verbs.md#0026 says why.
  *
  *   verbs.c   the table, small answers
  *   open.c    an endpoint comes and goes
@@ -20,8 +19,8 @@
  * It serves both directions and all ways to a peer, on the completion queue and the shared receive
  * queue of its device. A message is a SEND, a put is RDMA WRITEs; a message and a put's immediate
  * take a receive request of the peer, for which a credit is spent. All of this goes over lane 0. A
- * large put is cut: each lane carries a part and, after it, an immediate. One credit stands for
- * all of them (docs/decisions/0029-rails.md).
+ * large put is cut: each lane carries a part and, behind it, an immediate. One credit stands for
+ * all of them (docs/decisions/transports.md#0029).
  *
  * Invariant (promised), of each device: posted + held >= promised. posted: receive requests in the
  * shared queue; held: buffers of requests that have completed and are not posted again yet;

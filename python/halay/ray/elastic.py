@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job of Ray's actors whose ranks come and go (docs/ray.md, docs/decisions/0104).
+"""A job of Ray's actors whose ranks come and go (docs/ray.md, docs/decisions/elastic.md#0104).
 
 The head beside the driver decides who is which rank, when ranks meet and when the job ends. Here is
 decided where there are workers: one for each place that the discovery names, as far as max_workers

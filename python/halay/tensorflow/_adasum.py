@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adasum (arXiv 2006.02924), made of collectives; docs/decisions/0022-adasum.md has the reasons.
+"""Adasum (arXiv 2006.02924), made of collectives; docs/decisions/fusion.md#0022 has the reasons.
 
 Each rank gets one chunk of all ranks' vectors by an alltoall, so that only dot products are summed
 over ranks; an allgather puts the chunks of the result together.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ours.c - the table, and how a launch goes on: docs/decisions/0069. A launch is done in slices,
- * and a slice in steps: each member copies its data into its slab (GIVE); takes from all slabs what
- * it is to have, or reduces it (TAKE); and, of an allreduce, takes the other parts of the result
- * (SPREAD). Members read the slabs of all, and write their own alone.
+ * ours.c - the table, and how a launch goes on: docs/decisions/group-steps.md#0069. A launch is
+ * done in slices, and a slice in steps: each member copies its data into its slab (GIVE); takes
+ * from all slabs what it is to have, or reduces it (TAKE); and, of an allreduce, takes the other
+ * parts of the result (SPREAD). Members read the slabs of all, and write their own alone.
  *
  * A member begins TAKE and SPREAD when all have ended the step before. GIVE waits for nobody: a
  * slab has two halves, and before a member ends a slice all have ended the one before it.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * negotiate.c - ranks agree on what is ready, in rounds; docs/decisions/0004.
+ * negotiate.c - ranks agree on what is ready, in rounds; docs/decisions/training.md#0004.
  *
  * A round is one allgather of a block of announcements. Every rank enters it by itself: because it
  * has something to announce, or because another rank has entered. After each round all ranks hold

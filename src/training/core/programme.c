@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * programme.c - learns what a step is, from what rounds complete, and keeps eight of them;
- * docs/decisions/0019. Everything here follows from records and results that are equal on all
- * ranks. So all learn the same programmes and begin them at the same place.
+ * docs/decisions/training.md#0019. Everything here follows from records and results that are equal
+ * on all ranks. So all learn the same programmes and begin them at the same place.
  */
 #include <assert.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay.c - runs a programme's groups in its order, without asking anyone; docs/decisions/0019.
+ * replay.c - runs a programme's groups in its order, without asking anyone;
+ * docs/decisions/training.md#0019.
  *
  * The rule that keeps ranks together: group s goes out only if s is less than a window ahead of
  * the results so far, of which none was void. So no rank can have gone further than a window behind

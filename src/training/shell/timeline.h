@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * timeline.h - records of what a trainer did, and the ring that hands them to the thread that
- * writes them; docs/decisions/0021. Whoever holds `lock` puts records in, so there is one at a
- * time; the writer takes them out, and never takes the lock: it may be without a processor for
- * long. Several trainers of a rank may share a timeline. A trainer's mutex is taken before the
+ * writes them; docs/decisions/training.md#0021. Whoever holds `lock` puts records in, so there is
+ * one at a time; the writer takes them out, and never takes the lock: it may be without a processor
+ * for long. Several trainers of a rank may share a timeline. A trainer's mutex is taken before the
  * lock.
  */
 #ifndef HLT_TIMELINE_H

@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../../proc/autotune.h"
-#include "../../../proc/calibration.h"
+#include "../../../common/autotune.h"
+#include "../../../common/calibration.h"
 #include "../core/tune.h"
 #include "calls.h"
 
