@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lookup.h - what a name stands for, in a bounded time. A resolver takes its own, so it is asked in
- * a thread, which is left to itself if need be: the last of the two to leave frees the lookup. The
+ * a thread, which is left running if need be: the last of the two to leave frees the lookup. The
  * plug-ins that it runs in stay loaded (-z nodelete). docs/decisions/bootstraps.md#0089.
  */
 #ifndef HALAY_BOOT_LOOKUP_H

@@ -165,7 +165,7 @@ struct hly_in_group {
     uint32_t behind; /* before this one, on the communicator that the program knows */
 };
 
-/* Of a call that has returned: run/returned.c. */
+/* A call that has returned: run/returned.c. */
 struct hly_before_gate {
     bool stands; /* the program's stream, before the gate of this number */
     bool opens;  /* the GPU does so, behind the last that the call does there */

@@ -19,7 +19,7 @@
  * It serves both directions and all ways to a peer, on the completion queue and the shared receive
  * queue of its device. A message is a SEND, a put is RDMA WRITEs; a message and a put's immediate
  * take a receive request of the peer, for which a credit is spent. All of this goes over lane 0. A
- * large put is cut: each lane carries a part and, behind it, an immediate. One credit stands for
+ * large put is cut: each lane carries a part and, after it, an immediate. One credit stands for
  * all of them (docs/decisions/transports.md#0029).
  *
  * Invariant (promised), of each device: posted + held >= promised. posted: receive requests in the

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stall.c - notices of which ranks have not submitted what; docs/decisions/training.md#0021. A
- * notice decides nothing: it changes neither records nor lists, but for when the next one is due.
+ * notice decides nothing: it changes neither records nor lists, except for when the next one is
+ * due.
  */
 #include <assert.h>
 #include <stdio.h>
