@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * instructions.c - 8-byte allreduces of two ranks that one thread plays: it starts the call of
- * both, then waits for both. So nobody polls in vain, and the instructions of a call can be
+ * both, then waits for both. So each poll finds something, and the instructions of a call can be
  * counted. Or, blocking: blocking calls, by two threads of which one runs at a time. Each takes
- * itself for one of two ranks on one processor, polls twice in vain, yields, and so lets the other
- * run; that, and the second poll, is counted too. Or, cold: the first call of a communicator, of
- * which CALLS are made and freed; made: these without a call, to be taken off.
- *   instructions CALLS BYTES [persistent|blocking|cold|made]
+ * itself for one of two ranks on one processor, polls twice, finds nothing, yields, and so lets the
+ * other run; that, and the second poll, is counted too. Or, cold: the first call of a communicator,
+ * of which CALLS are made and freed; made: these without a call, to be taken off. instructions
+ * CALLS BYTES [persistent|blocking|cold|made]
  */
 #define _GNU_SOURCE
 #include <pthread.h>

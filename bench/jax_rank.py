@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process of bench/jax: psum of float32 in a stock JAX. Rank 0 prints a line psum BYTES MICROSECONDS for each size, the
-slower process's mean of calls that are waited for one by one."""
+slower process's mean of calls, each of which ends before the next begins."""
 
 import argparse
 import os

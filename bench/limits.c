@@ -7,8 +7,9 @@
  * read and both outputs written, n bytes each, with stores past the cache, in the fastest of some
  * ways. The ways share the work by halves or by blocks, and look ahead so far or not at all.
  * ways: instead, three ways for two ranks that see each other's memory and go from segment to
- * segment together (docs/decisions/0032): get, where each sums all of it into its own output; put,
- * where each sums half and then copies it into the other's output; and a sum of half into both.
+ * segment together (docs/decisions/shared-memory.md#0032): get, where each sums all of it into its
+ * own output; put, where each sums half and then copies it into the other's output; and a sum of
+ * half into both.
  */
 #define _GNU_SOURCE
 #include <immintrin.h>
@@ -219,7 +220,7 @@ static int measure_sum(struct bed *bed, const int processor[2])
     return valid;
 }
 
-/* The three ways by turns; the median of each. */
+/* The three ways in turn; the median of each. */
 static int measure_ways(struct bed *bed, const int processor[2])
 {
     static const struct way plain = {0, 0};

@@ -2,11 +2,10 @@
 /*
  * plan_cost.c - what "a plan is data" costs: an 8-byte allreduce of two ranks in one node, by Halay
  * over shm and by hand: each writes its value to a cache line of its own and reads the other's.
- *   plan_cost hand|halay count CALLS   one thread plays both ranks, so that nobody polls in vain
- *                                      and instructions can be counted; prints ns a call and
- *                                      rank, the best of parts of 1000 calls
- *   plan_cost hand|halay time CALLS    two threads; prints ns a call: the best of 400 parts, and
- *                                      the middle one
+ *   plan_cost hand|halay count CALLS   one thread plays both ranks, so that each poll finds
+ * something and instructions can be counted; prints ns a call and rank, the best of parts of 1000
+ * calls plan_cost hand|halay time CALLS    two threads; prints ns a call: the best of 400 parts,
+ * and the middle one
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -21,7 +20,7 @@ enum { PARTS = 400, COUNTED = 1000 };
 
 /* ---------------------------------------------------------------- by hand */
 
-/* Two of them by turns: nobody is more than one call ahead of what the other has read. */
+/* Two of them in turn: nobody is more than one call ahead of what the other has read. */
 struct line {
     _Alignas(64) atomic_ullong sequence;
     double value;

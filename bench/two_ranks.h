@@ -63,6 +63,17 @@ static void close_boot(halay_boot_t *boot)
     (void)boot;
 }
 
+static void lost(halay_boot_t *boot, int rank)
+{
+    (void)boot, (void)rank;
+}
+
+static int newcomers(halay_boot_t *boot, int *count)
+{
+    (void)boot, (void)count;
+    return HALAY_EUNSUPPORTED;
+}
+
 static void check(int rc, const char *what)
 {
     if (rc == HALAY_OK)
@@ -78,7 +89,10 @@ static void two_ranks_init(halay_context_t *context[RANKS], halay_comm_t *comm[R
                                          .probe = probe,
                                          .open = open_boot,
                                          .get = get,
-                                         .close = close_boot};
+                                         .lost = lost,
+                                         .newcomers = newcomers,
+                                         .close = close_boot,
+                                         .leave = close_boot};
     static int rank[RANKS] = {0, 1};
     for (int r = 0; r < RANKS; r++) {
         halay_config_t config = HALAY_CONFIG_INIT;

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../proc/proc.h"
+#include "../common/proc.h"
 #include "absent.h"
 
 enum { ENVIRON_BYTES = 256 << 10 };

@@ -21,8 +21,8 @@ struct hly_absent {
     uint64_t born;
 };
 
-/* Which ranks of the node are in halay_init. Who has been there is not missing, even if it has
- * given up since. */
+/* Which ranks of the node are in halay_init. A rank that has been there is not missing, even if it
+ * has given up since. */
 void hly_absent_note(struct hly_node *node);
 /* Looks at the node's ranks, in the order of node->local; to be freed. NULL: no memory. met: all
  * have come, as far as this rank can know, and those that are stopped are missing. */
@@ -30,7 +30,7 @@ struct hly_absent *hly_absent_look(const struct hly_node *node, bool met);
 /* "rank 0 (pid 7: stopped; not in halay_init), rank 3 (no process of it is seen)" */
 void hly_absent_text(const struct hly_node *node, const struct hly_absent *all,
                      struct hly_line *line);
-/* Is this the lowest of the node's ranks that are in halay_init, but for a first one that is
+/* Is this the lowest of the node's ranks that are in halay_init, except for a first one that is
  * stopped? */
 bool hly_absent_speaks(const struct hly_node *node);
 

@@ -2,8 +2,8 @@
 /*
  * boot_pmix.c - the bootstrap over PMIx: the table, and the one process-wide object of Halay.
  *
- * Invariant: a process has at most one PMIx life. Who this process is does not change while it
- * lives, so it is asked once and kept; opens after the first are new epochs of the same identity
+ * Invariant: a process has at most one PMIx life. The rank of this process does not change while it
+ * lives, so this asks once and kept; opens after the first are new epochs of the same identity
  * and talk to no one. Its life (life.h) guards everything else in `self`.
  */
 #define _GNU_SOURCE
@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "../boot/common/life.h"
-#include "../keys/keys.h"
-#include "../proc/job.h"
+#include "../common/job.h"
+#include "../common/keys.h"
 #include "identity.h"
 
 struct halay_boot {
@@ -61,7 +61,7 @@ static int number(const char *value)
     return *end || n < 1 || n > HLY_PMIX_RANKS_MAX ? 0 : (int)n;
 }
 
-/* Who started this process, as its environment has it. NULL: some other PMIx server. */
+/* The launcher of this process, as its environment has it. NULL: some other PMIx server. */
 static const char *launcher(int *nranks)
 {
     static const struct {
@@ -200,5 +200,8 @@ const halay_boot_ops_t halay_boot_v4_pmix = {
     .probe = pmix_probe,
     .open = pmix_open,
     .get = pmix_get,
+    .lost = hly_boot_ignores_lost,
+    .newcomers = hly_boot_has_no_newcomers,
     .close = pmix_close,
+    .leave = hly_boot_leaves_at_once,
 };

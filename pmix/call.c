@@ -8,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "../proc/thread.h"
+#include "../common/thread.h"
 #include "call.h"
 #include "node.h"
 
@@ -59,7 +59,7 @@ pmix_status_t hly_pmix_call_wait(struct hly_pmix_call *call, uint64_t end_ns)
     return atomic_load(&call->status);
 }
 
-/* Of the thread's two owners the last one frees it. */
+/* The last of the thread's two owners frees it. */
 struct beginning {
     struct hly_pmix_call call;
     pmix_proc_t me;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.h - a call into PMIx that is waited for with a limit of our own. Inside pmix/ only. */
+/* call.h - a call into PMIx with a time limit. Inside pmix/ only. */
 #ifndef HALAY_PMIX_CALL_H
 #define HALAY_PMIX_CALL_H
 

@@ -163,8 +163,8 @@ static int local_ranks(struct joining *j, struct hly_pmix_identity *id)
     return HALAY_OK;
 }
 
-/* Who speaks of the other nodes: rank 0; and where it may not have come itself, the first rank of
- * the next node or of the next ones, as ranks are dealt out. */
+/* The rank that speaks of the other nodes: rank 0; and where it may not have come itself, the first
+ * rank of the next node or of the next ones, as ranks are dealt out. */
 static bool speaks(const struct joining *j, uint64_t waited_ns)
 {
     const struct hly_node *node = &j->node;
@@ -432,7 +432,7 @@ static bool ends_once(void)
     return number && strtol(number, NULL, 10) > 4;
 }
 
-/* What stands behind the next colon, in hexadecimal digits. *at: behind it. */
+/* The hexadecimal digits after the next colon. *at: after them. */
 static unsigned long after_colon(char **at)
 {
     char *colon = *at ? strchr(*at, ':') : NULL;

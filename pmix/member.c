@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../proc/proc.h"
+#include "../common/proc.h"
 #include "absent.h"
 
 #define MS 1000000ull
@@ -110,7 +110,8 @@ static int find(struct hly_node *node)
     uint64_t pause = PAUSE_MIN_MS * MS, end = node->half_ns;
     char text[HLY_NODE_TEXT];
     for (;;) {
-        const bool over = hly_boot_now_ns() >= end; /* read once: more time only for who may come */
+        const bool over =
+            hly_boot_now_ns() >= end; /* read once: more time only for ranks that may come */
         if (over && (end == node->end_ns || !may_come(node)))
             break;
         if (over)
@@ -240,7 +241,7 @@ int hly_node_member_meet(struct hly_node *node)
     return rc ? rc : hello(node);
 }
 
-/* A first rank that comes late need not wait for who has given up. */
+/* A first rank that comes late need not wait for ranks that have given up. */
 static int tell(struct hly_node *node)
 {
     int rc = HALAY_OK;

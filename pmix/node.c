@@ -18,7 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "../proc/proc.h"
+#include "../common/proc.h"
 #include "absent.h"
 
 enum { TICK_MS = 100, WHY = 400 };
@@ -338,7 +338,7 @@ static void hear_rank(void *arg, struct hly_boot_guest *g)
     go_on(node);
 }
 
-/* Is this rank's own time as good as over? Then a listed one that leaves has none left, either:
+/* Is this rank's own time nearly over? Then a listed one that leaves has none left, either:
  * both wait for other nodes, and the end of this rank's time says so. */
 static bool is_late(const struct hly_node *node)
 {

@@ -4,12 +4,11 @@
  *
  * A node's first rank (the lowest that the launcher put there) opens a door, an abstract Unix
  * socket, and holds a meeting (boot/common/meet.h) at which the others, its members, say where they
- * listen. Who is on the list is answered at once; over the same connection follows, after the
- * fence, one packet: a descriptor, the table of nodes, or a text that says why there is no job. A
- * rank that is seen to be on its way is waited for until
- * the deadline. One that is not seen, and does not get there in half of its time, has another
- * address, or can share no memory is a node of its own: alone. docs/agreements.md says who is
- * waited for, and who is told what.
+ * listen. A rank that is on the list gets its answer at once; over the same connection follows,
+ * after the fence, one packet: a descriptor, the table of nodes, or a text that says why there is
+ * no job. A node waits for a rank that is seen to be on its way until the deadline. One that is not
+ * seen, and does not get there in half of its time, has another address, or can share no memory is
+ * a node of its own: alone. docs/agreements.md says whom the others wait for, and who is told what.
  */
 #ifndef HALAY_PMIX_NODE_H
 #define HALAY_PMIX_NODE_H
@@ -84,7 +83,7 @@ int hly_node_take(struct hly_node *node, int *fd);
 
 void hly_node_leave(struct hly_node *node);
 
-/* Of the first rank: is local[i] on the list? */
+/* On the first rank: is local[i] on the list? */
 bool hly_node_lists(const struct hly_node *node, int i);
 /* After the meeting: are there ranks of this node that have not come to it? */
 bool hly_node_lacks(const struct hly_node *node);

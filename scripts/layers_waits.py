@@ -22,8 +22,8 @@ OBJECTS = {"src": ["halay_core"],
                                           ("inproc", "shm", "tcp", "ucx", "verbs"))]}
 LOOKUP = {"getaddrinfo", "pthread_cond_timedwait"}  # in a thread of its own; until a given time
 ALLOWED = {
-    "halay_core/api/progress.c": {"ppoll"},  # a second; then deadlines are looked at
-    "halay_core/api/returned.c": {"sem_wait",  # an idle thread; no call waits for it
+    "halay_core/run/waiting.c": {"ppoll"},  # a second; then deadlines are looked at
+    "halay_core/run/returned.c": {"sem_wait",  # an idle thread; no call waits for it
                                   "pthread_join"},  # it is told to end, and does at once
     "halay_core/base/mutex.c": {"syscall"},  # futex: the mutex, held for one step; sleeps: given
     "halay_core/base/device.c": {"syscall"},  # no futex
@@ -50,7 +50,7 @@ ALLOWED = {
     "boot/common/lookup.c": LOOKUP,
     "boot/common/claim.c": {"nanosleep"},  # 10 ms, once
     "boot/common/share.c": {"syscall"},  # no futex
-    "proc/thread.c": {"syscall"},  # no futex
+    "common/thread.c": {"syscall"},  # no futex
     "halay_boot_meet/meet/boot_meet.c": {"nanosleep", "recv"},  # 20 ms; MSG_DONTWAIT
     "halay_boot_meet/meet/meet_place.c": {"nanosleep"},  # until a given time
     "halay_launch_agent/meet/meet_place.c": {"nanosleep"},  # until a given time

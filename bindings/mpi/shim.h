@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * shim.h - MPI's functions over Halay, for programs that load an MPI through MPItrampoline: JAX
- * (docs/decisions/0116). The ABI is MPItrampoline's: handles are words, constants are variables.
+ * (docs/decisions/frameworks.md#0116). The ABI is MPItrampoline's: handles are words, constants are
+ * variables.
  */
 #ifndef HALAY_MPI_SHIM_H
 #define HALAY_MPI_SHIM_H

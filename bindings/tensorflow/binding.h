@@ -27,7 +27,7 @@ HALAY_API const char *halay_tf_failure(void);
 /* Takes a copy; of another call before, it takes the place. 0 or HALAY_ENOMEM. */
 HALAY_API int halay_tf_open(const halay_tf_job_t *job);
 /* From now on operations end with an error. To be called before the trainers are destroyed; returns
- * when no operation is about to use one. Of a closed job it does nothing. */
+ * when no operation is about to use one. It does nothing if the job is closed. */
 HALAY_API void halay_tf_close(void);
 
 typedef struct halay_tf_counters {

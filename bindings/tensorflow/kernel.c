@@ -20,7 +20,7 @@
 #define DIMS_MAX    254 /* of a tensor of TensorFlow's */
 #define NAME_BYTES  512 /* of a node; what is longer is cut, and told apart by its hash */
 #define TENSORS_MAX 32768
-/* Of a loop, so many iterations have names of their own; no more are out at a time. */
+/* So many iterations of a loop have names of their own; no more are under way at a time. */
 #define ITERATIONS 256
 
 enum { AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT }; /* Horovod's numbers */
@@ -276,7 +276,7 @@ static void put_rows(struct part *part, const size_t *rows, TF_Status *status)
     hlf_tf.DeleteTensor(out);
 }
 
-/* Of an allgather or an alltoall: the trainer has the result. */
+/* The result of an allgather or an alltoall, which the trainer has. */
 static void take_rows(struct part *part, TF_Status *status)
 {
     struct request *request = part->of;
@@ -334,7 +334,7 @@ static void drop(struct request *request)
         finish(request);
 }
 
-/* The ticket is done, or is waited for here. */
+/* The ticket is done, or this waits for it. */
 static void end_part(struct part *part)
 {
     struct request *request = part->of;
@@ -565,7 +565,7 @@ static void refuse_submission(struct request *request, const char *name, int res
     refuse_result(request, result, text);
 }
 
-/* Of one tensor, in the caller's thread alone. */
+/* Reduces one tensor, in the caller's thread alone. */
 static void reduce_at_once(struct request *request)
 {
     const struct part *part = &request->parts[0];
@@ -586,7 +586,7 @@ static void reduce_at_once(struct request *request)
         refuse_submission(request, request->name, result);
 }
 
-/* later: part_done() is called for it. Otherwise it is waited for below. */
+/* later: part_done() is called for it. Otherwise the function waits for it below. */
 static void hand_over(struct request *request, int later)
 {
     atomic_fetch_add(later ? &hlf_later : &hlf_at_once, 1);

@@ -165,7 +165,7 @@ struct hlx_ffi_frame {
     struct hlx_ffi_future *future; /* out */
 };
 
-/* The first of its members; later versions have more behind them. */
+/* The first of its members; later versions have more after them. */
 struct hlx_ffi_metadata {
     size_t struct_size;
     struct hlx_ffi_version api_version;

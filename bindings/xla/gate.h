@@ -2,7 +2,7 @@
 /*
  * gate.h - what stands between a compiled program, which lives as long as it likes, and a trainer.
  * A program knows its gate, by address: a gate is never freed. It is open while there is a trainer
- * behind it; there may be another one later, of more or fewer ranks.
+ * after it; there may be another one later, of more or fewer ranks.
  */
 #ifndef HALAY_XLA_GATE_H
 #define HALAY_XLA_GATE_H

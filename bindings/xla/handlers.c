@@ -194,7 +194,7 @@ static void when_done(void *arg, halay_ticket_t ticket)
         return;
     }
     struct hlx_ffi_future_available with = {.struct_size = sizeof(with), .future = future};
-    api->future_set_available(&with); /* what stands behind it in the program runs here */
+    api->future_set_available(&with); /* what waits for it in the program runs here */
 }
 
 /* ------------------------------------------------------------------ submission */
@@ -321,8 +321,8 @@ static int all_done(const struct hlx_call *call)
 }
 
 /*
- * Whether the call is likely to be the only one of its program's. Of several, each that is waited
- * for would keep the next from being sent along.
+ * Whether the call is likely to be the only one of its program's. If
+ * there are several, to wait for each would keep the next from being sent along.
  */
 static int is_first(struct hlx_gate *gate, const struct hlx_ffi_frame *frame)
 {

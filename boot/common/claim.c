@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../keys/keys.h"
+#include "../../common/keys.h"
 #include "claim.h"
 
 enum { NAMES_MAX = 8 };
@@ -186,7 +186,7 @@ void hly_boot_name(const char *const strings[], int n, uint8_t hash[16])
     memcpy(hash, mac, 16);
 }
 
-/* Who listens on the name. pid 0: nobody, or it cannot be told. */
+/* The process that listens on the name. pid 0: nobody, or it cannot be told. */
 static struct ucred holder(const struct sockaddr_un *name, size_t bytes)
 {
     struct ucred cred = {0};

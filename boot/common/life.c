@@ -64,3 +64,19 @@ void hly_boot_life_forked(struct hly_boot_life *life, int *listen_fd)
         close(*listen_fd);
     *listen_fd = -1;
 }
+
+void hly_boot_ignores_lost(halay_boot_t *boot, int rank)
+{
+    (void)boot, (void)rank;
+}
+
+int hly_boot_has_no_newcomers(halay_boot_t *boot, int *count)
+{
+    (void)boot, (void)count;
+    return HALAY_EUNSUPPORTED;
+}
+
+void hly_boot_leaves_at_once(halay_boot_t *boot)
+{
+    (void)boot;
+}

@@ -30,4 +30,9 @@ void hly_boot_life_forked(struct hly_boot_life *life, int *listen_fd);
 /* The claim was for nothing. */
 void hly_boot_life_unclaim(struct hly_boot_life *life);
 
+/* Members of halay_boot_ops_t where a job always has the same ranks. */
+void hly_boot_ignores_lost(halay_boot_t *boot, int rank);
+int hly_boot_has_no_newcomers(halay_boot_t *boot, int *count);
+void hly_boot_leaves_at_once(halay_boot_t *boot);
+
 #endif

@@ -131,7 +131,7 @@ static bool is_inner(const char *name)
     return false;
 }
 
-/* How good it is, 0 of no use: any interface (NULL) but loopback, or the one that is wanted. */
+/* How good it is, 0 if unusable: any interface (NULL) but loopback, or the one that is wanted. */
 static int worth(const struct ifaddrs *one, const char *wanted, halay_address_t *address)
 {
     if (!(one->ifa_flags & IFF_UP) || !hly_address_from(one->ifa_addr, address))

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "../../proc/thread.h"
+#include "../../common/thread.h"
 
 struct hly_lookup {
     pthread_mutex_t lock;
@@ -48,9 +48,9 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-/* An address is no name: nobody is asked for it. Of the forms that inet_aton knows, only that of
- * four numbers is one: a machine may be called 12345, which would be 0.0.48.57, and no resolver is
- * asked for such a name. */
+/* An address is no name: nobody is asked for it. Only one form that inet_aton knows is an address
+ * here: four numbers is one: a machine may be called 12345, which would be 0.0.48.57, and no
+ * resolver is asked for such a name. */
 static bool is_address(struct hly_lookup *l)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../proc/proc.h"
+#include "../../common/proc.h"
 #include "listen.h"
 #include "share.h"
 #include <hly_build.h>

@@ -2,7 +2,7 @@
 /*
  * meet.h - how processes meet: one of them (rank 0, a node's first rank, or a launcher's driver)
  * holds the meeting, hears all others, its guests, and answers them. Inside boot/ and pmix/ only.
- * docs/decisions/0008, 0096.
+ * docs/decisions/bootstraps.md#0008, 0096.
  *
  * The holder speaks first, so that no stranger on a probed port is sent anything:
  *   holder -> guest    greeting
@@ -19,7 +19,7 @@
 
 #include <halay/boot.h>
 
-#include "../../keys/keys.h"
+#include "../../common/keys.h"
 #include "places.h"
 #include "share.h"
 #include "world.h"
@@ -29,12 +29,12 @@
 
 enum { HLY_BOOT_VERSION = 9, HLY_BOOT_RANKS_MAX = 65536, HLY_BOOT_TEXT_BYTES = 1024 };
 
-/* Of an answer: the payload is the table; and ranks may change from one meeting to the next. Rank
+/* In an answer: the payload is the table; and ranks may change from one meeting to the next. Rank
  * 0's connection stays open then, and brings how many newcomers wait, whenever that has changed, as
  * a uint32_t. ALIKE: all ranks have the same `kept`. LISTED, and nothing else: what all wait for
  * follows later. */
 enum { HLY_BOOT_JOINED = 1, HLY_BOOT_CHANGES = 2, HLY_BOOT_ALIKE = 4, HLY_BOOT_LISTED = 8 };
-/* Of a refusal: its text is in the holder's log; the job ends; it goes on, and the guest, too, as a
+/* In a refusal: its text is in the holder's log; the job ends; it goes on, and the guest, too, as a
  * node of its own. */
 enum { HLY_BOOT_SAID = 1, HLY_BOOT_OVER = 2, HLY_BOOT_APART = 4 };
 #define HLY_BOOT_AGENT UINT32_MAX /* slot of a hello: a launcher, with `nranks` places */
@@ -134,7 +134,7 @@ void hly_boot_answer_mac(const struct hly_boot_key *key, const struct hly_boot_g
  * process. */
 enum { HLY_BOOT_RANK_BYTES = 8 + 2 + 24 + 17 + HLY_BOOT_HOST_BYTES + 32 };
 
-/* What the holder hands out: the table, which all get, and behind it the processes, node by node,
+/* What the holder hands out: the table, which all get, and after it the processes, node by node,
  * of which each rank gets those of its node. */
 struct hly_boot_table {
     char *bytes;
@@ -184,7 +184,7 @@ struct hly_boot_guest {
     struct hly_boot_answer answer;
 };
 
-/* Lets guests in, hears and answers them. Who they are to be, its owner knows. */
+/* Lets guests in, hears and answers them. Its owner knows which it awaits. */
 struct hly_boot_reception {
     const struct hly_boot_log *log;
     const struct hly_boot_key *key;
@@ -198,7 +198,7 @@ struct hly_boot_reception {
     bool other_version;        /* one has come that speaks another one */
     uint64_t expire_ns;        /* when strangers are looked at next */
     char note[320];            /* of the last guest that was refused */
-    uint64_t say_ns, quiet_ns; /* when the next one is said aloud */
+    uint64_t say_ns, quiet_ns; /* when the next one is logged */
     void *arg;
     void (*heard)(void *arg, struct hly_boot_guest *guest); /* it is known by now */
     /* A known guest has left, or sends more than one hello; its descriptor is closed. */
@@ -214,7 +214,7 @@ int hly_boot_reception_open(struct hly_boot_reception *r, int nguests);
 /* One look at what has come, for at most timeout_ms. */
 void hly_boot_reception_turn(struct hly_boot_reception *r, int timeout_ms);
 /* payload and body stay the caller's, and stay until the guest has left. sha: of the payload's
- * first a->bytes; part: what comes behind it, or NULL. */
+ * first a->bytes; part: what comes after it, or NULL. */
 void hly_boot_reception_answer(struct hly_boot_reception *r, struct hly_boot_guest *guest,
                                const struct hly_boot_answer *a, const char *payload,
                                const struct hly_sha *sha, const struct hly_piece *part);

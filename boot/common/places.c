@@ -2,8 +2,8 @@
 /*
  * places.c - which rank is on which node and where it listens.
  *
- * An address costs 2 bytes a rank and 20 a node: the ranks of a node have one ip, but for the few
- * in `others`.
+ * An address costs 2 bytes a rank and 20 a node: the ranks of a node have one ip, except for the
+ * few in `others`.
  */
 #include <assert.h>
 #include <stdio.h>

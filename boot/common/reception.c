@@ -2,8 +2,8 @@
 /*
  * reception.c - the holder of a meeting: lets guests in, hears their hellos, sends them answers.
  *
- * Who does not prove the secret costs a slot for some seconds, and no more: the owner hears of
- * known guests only.
+ * A guest that does not prove the secret costs a slot for some seconds, and no more: the owner
+ * hears of known guests only.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -36,7 +36,8 @@ static void lose(struct hly_boot_reception *r, struct hly_boot_guest *g)
         r->left(r->arg, g);
 }
 
-/* It has no answer, or not all of it: who has asked knows that no more, but for one that stays. */
+/* It has no answer, or not all of it: who has asked knows that no more, except for one that stays.
+ */
 static void drop(struct hly_boot_reception *r, struct hly_boot_guest *g)
 {
     if (g->stays)

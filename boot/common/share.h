@@ -10,7 +10,7 @@ enum { HLY_SHARE_WHY = 160 };
 /*
  * Tries what shared memory between processes needs: descriptors of processes and of memory without
  * a name, and 64 KiB of it. false, and why, where a container's filter or a limit forbids that
- * (else why is empty); such a rank is a node of its own (docs/decisions/0035).
+ * (else why is empty); such a rank is a node of its own (docs/decisions/bootstraps.md#0035).
  */
 bool hly_share_probe(char why[HLY_SHARE_WHY]);
 

@@ -73,7 +73,7 @@ static char *put(char *to, const void *from, size_t bytes)
     return to + bytes;
 }
 
-/* Who speaks for each node, and how many bytes the table has. */
+/* Finds which rank speaks for each node, and how many bytes the table has. */
 static size_t measure(const struct hly_boot_hello *hellos, int nranks, const int32_t *node_of,
                       const struct hly_boot_hello **firsts, struct hly_boot_answer *answer)
 {
@@ -97,7 +97,7 @@ static size_t measure(const struct hly_boot_hello *hellos, int nranks, const int
     return bytes;
 }
 
-/* Who shares processors is told so with every address: whose ip is another one, too. */
+/* Ranks that share processors learn it with every address, those with another ip, too. */
 static void mark_oversubscribed(struct hly_boot_hello *hellos, int nranks, const int32_t *node_of,
                                 const struct hly_boot_hello **firsts, const uint32_t *count)
 {

@@ -101,7 +101,7 @@ int hly_worlds_newcomers(const struct hly_worlds *w)
 
 static bool is_untold(const struct hly_worlds *w, int p)
 {
-    return w->place[p].state == HLY_PLACE_STARTED && !w->place[p].told;
+    return w->place[p].state == HLY_PLACE_STARTED && !w->place[p].was_refused;
 }
 
 int hly_worlds_untold(const struct hly_worlds *w)
@@ -161,7 +161,7 @@ void hly_worlds_end(struct hly_worlds *w, int p, bool well)
         w->first_ended = p;
 }
 
-/* Of one that asks. */
+/* Counts the time of a process that asks. */
 static void count_time(struct hly_worlds *w, const struct hly_place *place, uint64_t now)
 {
     const bool newcomer = !place->member && w->epoch && !hly_worlds_is_static(w);
@@ -197,7 +197,7 @@ enum hly_hello hly_worlds_hello(struct hly_worlds *w, int p, const struct hly_wo
         return HLY_HELLO_NOBODY;
     const bool late = w->listed && place->state == HLY_PLACE_STARTED;
     if (w->once && (w->epoch || w->closed || late)) {
-        place->told = true;
+        place->was_refused = true;
         if (late && !w->closed)
             move(w, place, HLY_PLACE_ENDED);
         return HLY_HELLO_LATE;
@@ -219,9 +219,9 @@ enum hly_hello hly_worlds_hello(struct hly_worlds *w, int p, const struct hly_wo
 }
 
 static void answered(struct hly_worlds *w, struct hly_place *place, enum hly_place_state state,
-                     bool told)
+                     bool refused)
 {
-    place->told = told;
+    place->was_refused = refused;
     move(w, place, state);
 }
 
@@ -243,7 +243,8 @@ void hly_worlds_left(struct hly_worlds *w, int p)
     struct hly_place *place = &w->place[p];
     if (place->state != HLY_PLACE_ASKING)
         return;
-    answered(w, place, place->member ? HLY_PLACE_IN : HLY_PLACE_STARTED, place->told || w->once);
+    answered(w, place, place->member ? HLY_PLACE_IN : HLY_PLACE_STARTED,
+             place->was_refused || w->once);
     if (w->once && !w->broken) {
         w->broken = HLY_CAUSE_LEFT;
         w->leaver = p;
@@ -310,7 +311,7 @@ void hly_worlds_refused(struct hly_worlds *w)
     w->closed = w->once;
 }
 
-/* Who is which rank. */
+/* Gives each process its rank. */
 static void rank_all(struct hly_worlds *w)
 {
     const bool by_place = hly_worlds_is_static(w);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * world.h - one meeting, as functions of a state and an event: who asks to be in the next world,
- * who is waited for, and who is told what. No clock, no sockets, no memory of its own, no log.
+ * whom the others wait for, and who is told what. No clock, no sockets, no memory of its own, no
+ * log.
  *
  * Its holder hands over events, and after each of them, and when hly_worlds_due_ns says so, does
  * what hly_worlds_next says until there is nothing to do. docs/agreements.md says what was
@@ -36,12 +37,12 @@ enum hly_place_state {
 
 struct hly_place {
     enum hly_place_state state;
-    bool member;     /* of the last world; false: a newcomer */
-    bool leaves;     /* the last world, and will not ask: its process is about to end */
-    bool reported;   /* its launcher knows that others call it lost */
-    bool lost;       /* it has not asked for too long: the others meet without it */
-    bool told;       /* what it has heard last was a refusal */
-    bool stopped;    /* as its holder has seen it last; where a list is made: not to come */
+    bool member;      /* of the last world; false: a newcomer */
+    bool leaves;      /* the last world, and will not ask: its process is about to end */
+    bool reported;    /* its launcher knows that others call it lost */
+    bool lost;        /* it has not asked for too long: the others meet without it */
+    bool was_refused; /* by the last answer */
+    bool stopped;     /* as its holder has seen it last; where a list is made: not to come */
     bool condemned;  /* the others meet without it, or cannot for it has another one's place, and it
                         lives: the launcher is to kill it, */
     bool doomed;     /* and was told so */
@@ -85,7 +86,7 @@ struct hly_worlds_action {
 struct hly_worlds {
     int nplaces;
     int least; /* processes in a world; 0: all of them, in each, at the rank of their place */
-    uint64_t patience_ns; /* for how long one that is waited for may be stopped */
+    uint64_t patience_ns; /* for how long one that others wait for may be stopped */
     bool once;        /* there is one meeting, and of an end only the connection's is seen: one that
                          leaves, or a second process of a place, breaks it */
     bool closed;      /* it has failed */
@@ -163,7 +164,7 @@ bool hly_worlds_condemned(struct hly_worlds *w, int *place);
 bool hly_worlds_is_static(const struct hly_worlds *w); /* as many ranks in each world */
 /* It asks to be in the next world, and the last one goes on without it. */
 bool hly_worlds_is_newcomer(const struct hly_worlds *w, int place);
-/* The next world waits for it; it lives, and does not ask: awaited, or of no use to those that do.
+/* The next world waits for it; it lives, and does not ask: awaited, or unusable for those that do.
  */
 bool hly_worlds_is_awaited(const struct hly_worlds *w, int place);
 bool hly_worlds_is_absent(const struct hly_worlds *w, int place);

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../../proc/proc.h"
+#include "../../common/proc.h"
 #include "env.h"
 #include "frame.h"
 #include "meet_place.h"
@@ -36,9 +36,9 @@ struct halay_launch {
     int fd; /* -1: the head is lost */
     int first, count;
     struct mark *marks;
-    bool changes;    /* the ranks of the job do */
-    bool welcome;    /* its launcher has been told of its places */
-    bool over, told; /* the job is over; its launcher knows */
+    bool changes;        /* the ranks of the job do */
+    bool welcome;        /* its launcher has been told of its places */
+    bool over, end_told; /* the job is over; its launcher knows */
     int status;
     char text[252];
     struct hly_frames frames;
@@ -186,7 +186,7 @@ static int agent_descriptor(const halay_launch_t *a)
     return a->fd;
 }
 
-/* Of one that has ended, that is said instead. */
+/* If the process has ended, this tells the head so instead. */
 static void look(halay_launch_t *a, int rank)
 {
     struct hly_proc_stat stat;
@@ -266,9 +266,9 @@ static int agent_event(halay_launch_t *a, halay_launch_event_t *event)
             return 1;
         }
     }
-    if (!a->over || a->told)
+    if (!a->over || a->end_told)
         return 0;
-    a->told = true;
+    a->end_told = true;
     event->what = HALAY_LAUNCH_END;
     event->value = a->status;
     snprintf(event->text, sizeof event->text, "%s", a->text);
@@ -279,6 +279,30 @@ static int agent_aborted(halay_launch_t *a, halay_launch_abort_t *abort)
 {
     (void)a, (void)abort;
     return 0;
+}
+
+/* The head knows these; an agent has no ranks of its own to tell them of. */
+static int agent_condemned(halay_launch_t *a, int *rank)
+{
+    (void)a, (void)rank;
+    return 0;
+}
+
+static uint64_t agent_epoch(const halay_launch_t *a)
+{
+    (void)a;
+    return 0;
+}
+
+static const char *agent_address(const halay_launch_t *a)
+{
+    (void)a;
+    return NULL;
+}
+
+static void agent_settle(halay_launch_t *a, int nranks)
+{
+    (void)a, (void)nranks;
 }
 
 HALAY_API extern const halay_launch_ops_t halay_launch_v3_agent;
@@ -292,8 +316,12 @@ const halay_launch_ops_t halay_launch_v3_agent = {
     .state = agent_state,
     .descriptor = agent_descriptor,
     .progress = agent_progress,
+    .condemned = agent_condemned,
+    .epoch = agent_epoch,
     .event = agent_event,
     .command = agent_command,
+    .address = agent_address,
+    .settle = agent_settle,
     .aborted = agent_aborted,
     .stop = agent_stop,
 };

@@ -53,7 +53,7 @@ static void go(struct hly_slot *slot, int status, int state, const char *why)
     snprintf(slot->why, sizeof slot->why, "%s", why);
 }
 
-/* Its processes are as good as dead: their agent ends them. */
+/* Its processes are treated as dead: their agent ends them. */
 static void lose_agent(halay_launch_t *d, struct hly_agent *agent, const char *why)
 {
     agent->guest = NULL;
@@ -63,7 +63,7 @@ static void lose_agent(halay_launch_t *d, struct hly_agent *agent, const char *w
         if (!lives(d, s))
             continue;
         go(&d->slots[s], SIGKILL, -1, "");
-        d->slots[s].with_agent = true;
+        d->slots[s].lost_with_agent = true;
     }
 }
 
@@ -218,7 +218,7 @@ static bool slot_event(halay_launch_t *d, bool with_agent, halay_launch_event_t 
             event->state = (unsigned char)slot->seen;
             return true;
         }
-        if (!slot->tell_end || slot->with_agent != with_agent)
+        if (!slot->tell_end || slot->lost_with_agent != with_agent)
             continue;
         slot->tell_end = false;
         make(event, HALAY_LAUNCH_ENDED, s, with_agent);
@@ -287,7 +287,7 @@ static void send_to(halay_launch_t *d, struct hly_agent *agent, const halay_laun
     send_frame(d, agent, &frame);
 }
 
-/* Of one that runs: its agent has said so, and not yet that it has ended. */
+/* Asks about a process that runs: its agent has said so, and not yet that it has ended. */
 void hly_agents_look(halay_launch_t *d, int slot)
 {
     struct hly_frame frame = {.what = HALAY_LAUNCH_LOOK, .rank = slot};
@@ -319,6 +319,6 @@ void hly_agents_command(halay_launch_t *d, const halay_launch_event_t *c)
         send_to(d, agent, c);
     } else if (start) {
         go(&d->slots[c->rank], SIGKILL, -1, "");
-        d->slots[c->rank].with_agent = true;
+        d->slots[c->rank].lost_with_agent = true;
     }
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "../../proc/proc.h"
+#include "../../common/proc.h"
 #include "../../src/waits/text.h"
 #include "driver.h"
 
@@ -39,8 +39,8 @@ void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
 void hly_driver_tell_news(halay_launch_t *d)
 {
     const uint32_t n = (uint32_t)hly_worlds_newcomers(d->worlds);
-    if (d->first && n != d->told && hly_boot_reception_push(d->first, &n, sizeof n))
-        d->told = n;
+    if (d->first && n != d->newcomers_told && hly_boot_reception_push(d->first, &n, sizeof n))
+        d->newcomers_told = n;
 }
 
 static void make_world(halay_launch_t *d)
@@ -75,7 +75,7 @@ static void make_world(halay_launch_t *d)
     hly_sha_add(&d->sha, d->table.bytes, a->bytes);
     hly_worlds_joined(d->worlds);
     d->first = NULL;
-    d->told = 0;
+    d->newcomers_told = 0;
     for (int rank = 0; rank < w->n; rank++) {
         struct hly_slot *slot = &d->slots[d->order[rank]];
         struct hly_boot_guest *guest = slot->guest;
@@ -190,7 +190,7 @@ static void look(halay_launch_t *d)
         if (!hly_worlds_is_absent(d->worlds, s))
             continue;
         if (hly_worlds_is_static(d->worlds)) {
-            if (!d->params.failed || d->worlds->place[s].told ||
+            if (!d->params.failed || d->worlds->place[s].was_refused ||
                 !hly_worlds_is_awaited(d->worlds, s) ||
                 !d->params.failed(d->params.arg, s, slot->why, sizeof slot->why))
                 continue;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * boot_meet.c - the bootstrap of a job whose launcher has a driver (HALAY_JOB): every open asks it
- * who this process is now. docs/decisions/0096.
+ * who this process is now. docs/decisions/bootstraps.md#0096.
  *
  * Invariant: `id` is that of the last open; its socket is the process's, and stays. The life
  * (life.h) guards everything in `self`.
@@ -253,7 +253,7 @@ static int meet_newcomers(halay_boot_t *boot, int *count)
 }
 
 /* That the driver has answered means that it has heard. Where it does not, it sees the process's
- * end, and the others wait for that: nobody is told of an error. */
+ * end, and the others wait for that: nobody hears of an error. */
 static void meet_leave(halay_boot_t *boot)
 {
     const struct hly_boot_log log = {NULL, NULL};

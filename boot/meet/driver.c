@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * driver.c - the driver of a job, inside the launcher that starts its processes (launch.h): hears
- * them, and what becomes of them. docs/decisions/0096.
+ * them, and what becomes of them. docs/decisions/bootstraps.md#0096.
  *
  * One thread, the launcher's: nothing here waits. The address is a Unix socket in the launcher's
  * private folder.

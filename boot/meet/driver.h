@@ -27,7 +27,7 @@ struct hly_slot {            /* one process that the launcher has started; a pla
     char host[64];           /* of the agent that has, or has had it */
     bool tell_start;         /* of an agent's: its launcher is still to be told so; */
     bool gone, tell_end;     /* it has ended, and that is still to be told; */
-    bool with_agent;         /* only its agent is lost */
+    bool lost_with_agent;    /* only its agent is lost */
     int left;                /* state of ended() */
     bool asked;              /* its agent is still to say what it does; */
     char seen;               /* and has said this last, proc(5)'s letter; 0: nothing yet; */
@@ -46,12 +46,12 @@ struct halay_launch {
     struct hly_boot_key key;
     struct hly_boot_reception reception;
     char address[320];         /* where others find it, "host:port"; "": nowhere */
-    struct hly_worlds *worlds; /* who asks, and who is waited for: params.nranks places */
+    struct hly_worlds *worlds; /* who asks, and whom the others wait for: params.nranks places */
     struct hly_slot *slots;    /* params.nranks */
     struct hly_agent *agents;  /* most_agents of them */
     int most_agents;
     struct hly_boot_guest *first; /* rank 0's connection of the last world; or NULL */
-    uint32_t told;                /* so many newcomers it has been told */
+    uint32_t newcomers_told;      /* the number that rank 0 has heard last */
     uint8_t job[16], secret[16];
     int *order;                    /* by rank: its slot, in the world that is made */
     struct hly_boot_hello *hellos; /* by rank */

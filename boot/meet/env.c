@@ -8,7 +8,7 @@
 
 #include <halay/halay.h>
 
-#include "../../proc/job.h"
+#include "../../common/job.h"
 
 int hly_meet_env(const char *where, int slot, const char *job, char ***env)
 {

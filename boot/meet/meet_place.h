@@ -6,7 +6,7 @@
 
 #include <sys/un.h>
 
-#include "../../proc/job.h"
+#include "../../common/job.h"
 #include "../common/meet.h"
 
 #define HLY_MEET_KEY "halay meet" /* its hash is in the greeting of a driver */

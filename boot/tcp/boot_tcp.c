@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../proc/proc.h"
+#include "../../common/proc.h"
 #include "../common/life.h"
 #include "tcp.h"
 #include <hly_build.h>
@@ -176,5 +176,8 @@ const halay_boot_ops_t halay_boot_v4_tcp = {
     .probe = hly_tcp_announced,
     .open = tcp_open,
     .get = tcp_get,
+    .lost = hly_boot_ignores_lost,
+    .newcomers = hly_boot_has_no_newcomers,
     .close = tcp_close,
+    .leave = hly_boot_leaves_at_once,
 };

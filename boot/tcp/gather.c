@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../proc/proc.h"
+#include "../../common/proc.h"
 #include "../../src/waits/text.h"
 #include "../../src/waits/waits.h"
 #include "tcp.h"

@@ -153,8 +153,8 @@ static int search(struct hly_tcp *tcp, struct hly_lookup *name, uint64_t patienc
     return fd;
 }
 
-/* Without rank 0 nobody can choose one voice: rank 1 says it, and from 4 s on rank 2 as well, if
- * that one is not there either. */
+/* Without rank 0 nobody can choose one rank to say it: rank 1 does, and from 4 s on rank 2 as well,
+ * if that one is not there either. */
 static void remind(const struct hly_tcp *tcp, const char *why, struct hly_notices *notices)
 {
     const struct hly_tcp_variables *v = tcp->v;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tcp.h - the meeting of ranks by variables, which rank 0 holds: its settings, and where it is
- * found. Inside boot/tcp/ only. docs/decisions/0008. */
+ * found. Inside boot/tcp/ only. docs/decisions/bootstraps.md#0008. */
 #ifndef HALAY_BOOT_TCP_H
 #define HALAY_BOOT_TCP_H
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../proc/job.h"
+#include "../../common/job.h"
 #include "tcp.h"
 
 #define ALONE "; to run this process alone, set HALAY_JOB=none"

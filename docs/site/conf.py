@@ -27,6 +27,7 @@ smartquotes = False
 nitpicky = False
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 4
+myst_heading_slug_func = "anchors.slug"
 toc_object_entries_show_parents = "hide"
 maximum_signature_line_length = 80
 html_theme = "furo"
@@ -67,9 +68,11 @@ def read(app: Any, document: str, source: list[str]) -> None:
     source[0] = re.sub(
         rf"\]\((?:[^)\s]*/)?({folders})/?\)", lambda m: f"]({FOLDERS[str(m[1])]})", source[0]
     )
-    if re.match(r"docs/(decisions/\d|history/\d)", document):
-        # Their contents are the folder's README.md. In the navigation they would be half of it.
+    if re.match(r"docs/history/\d", document):
+        # Their contents are the folder's README.md.
         source[0] = "---\norphan: true\n---\n\n" + source[0]
+    if document.startswith("docs/decisions/"):  # the heading itself has this anchor: anchors.py
+        source[0] = re.sub(r'^<a id="\d{4}"></a>\n', "", source[0], flags=re.M)
     if document.startswith("docs/man/"):
         source[0] = manual_page(document[len("docs/man/") :], source[0])
 

@@ -78,7 +78,7 @@ def signature(parameters: Any, skipped: int = 0) -> str:
 
 
 def about(it: Any, call: Any) -> str:
-    """A docstring, in which what is said of a parameter ("name: ...") begins with it as code."""
+    """A docstring, in which the text of a parameter ("name: ...") begins with it as code."""
     text = prose(it.docstring.value) if it.docstring else ""
     if call is None or not [*call.parameters]:
         return text

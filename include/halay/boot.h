@@ -5,7 +5,7 @@
  *
  * A bootstrap is one folder with one `const` table. A process may open, close and open again; each
  * open is a new epoch of the same job, and only the first has to reach the launcher: the job's
- * identity is kept (docs/decisions/0002).
+ * identity is kept (docs/decisions/bootstraps.md#0002).
  */
 #ifndef HALAY_BOOT_H
 #define HALAY_BOOT_H
@@ -34,7 +34,7 @@ enum {
     HALAY_FABRIC_VERBS = 2,        /* the transport verbs is installed */
     HALAY_FABRIC_UCX = 4,          /* the transport ucx is installed */
     HALAY_NODE_OVERSUBSCRIBED = 8, /* more ranks than processors, where that is known */
-    HALAY_NODE_SINGLE = 16         /* and but one processor */
+    HALAY_NODE_SINGLE = 16         /* and only one processor */
 };
 
 /* Where a process listens for the others' connections (TCP). */
@@ -85,8 +85,8 @@ typedef struct halay_boot_info {
 } halay_boot_info_t;
 
 /*
- * Who this process is, where no launcher says so: `boot_arg` of a halay_config_t whose `boot` is
- * NULL. All ranks meet at rank 0 in each halay_init(), so a process may be another rank the next
+ * The rank of this process, where no launcher says so: `boot_arg` of a halay_config_t whose `boot`
+ * is NULL. All ranks meet at rank 0 in each halay_init(), so a process may be another rank the next
  * time. Where rank 0 is, `address` says; or an allgather of the program's, which then is called
  * once by each rank, and by the same thread as its test and free.
  */
@@ -118,7 +118,7 @@ typedef struct halay_boot_ops {
     /*
      * Is this process a task of a launcher that this bootstrap can talk to? 1 yes, 0 no. Does not
      * block and has no effect. *announced gets the number of ranks that the launcher's environment
-     * promises (1 if it cannot be told). May be NULL in halay_config_t, where nobody asks.
+     * promises (1 if it cannot be told). A table in halay_config_t is never asked.
      */
     int (*probe)(int *announced);
 
@@ -135,18 +135,18 @@ typedef struct halay_boot_ops {
     int (*get)(const halay_boot_t *boot, int rank, halay_place_t *place);
 
     /* A verdict or halay_comm_shrink has said that this rank of the epoch is lost: the next open
-     * does not wait for it. Does not block. May be NULL. */
+     * does not wait for it. Does not block. Does nothing where no process can join later. */
     void (*lost)(halay_boot_t *boot, int rank);
 
-    /* How many processes wait to be ranks of the next epoch: rank 0 is told, others get 0. Does not
-     * block. HALAY_EUNSUPPORTED, or NULL: the job has always the same ranks. */
+    /* How many processes wait to be ranks of the next epoch: rank 0 gets their number, others get
+     * 0. Does not block. HALAY_EUNSUPPORTED: the job has always the same ranks. */
     int (*newcomers)(halay_boot_t *boot, int *count);
 
     /* Ends this epoch. Takes NULL. Does not block. */
     void (*close)(halay_boot_t *boot);
 
     /* Before close: this process does not open again, and the next epoch does not wait for its end.
-     * Blocks for at most a second. May be NULL, or beyond the table's size. */
+     * Blocks for at most a second. Does nothing where epochs do not wait for ranks that left. */
     void (*leave)(halay_boot_t *boot);
 } halay_boot_ops_t;
 

@@ -6,7 +6,7 @@
  * that the processor cannot touch; the CUDA device has work done by a GPU. Calls in memory that the
  * processor cannot touch are staged through the host's.
  *
- * A context holds its mutex while it calls a device. All members are there, none is NULL.
+ * A context holds its mutex while it calls a device. All members are set (halay_config_t).
  */
 #ifndef HALAY_DEVICE_H
 #define HALAY_DEVICE_H
@@ -77,7 +77,7 @@ typedef struct halay_work {
     const void *bound;  /* NULL, or what the device's bind left here */
     uint32_t streams;   /* dst is large, and nobody reads it soon: it may go past the caches */
     uint32_t at_once;   /* a source is gone when launch returns: HALAY_OK, or HALAY_EUNSUPPORTED */
-    const halay_stream_t *stream; /* NULL, but for work within the device's memory */
+    const halay_stream_t *stream; /* NULL, except for work within the device's memory */
     /* opens_at not 0: a gate (gate_word) that the device may open behind the work, before poll
      * tells of it. */
     uint64_t opens_at, opens_value;
@@ -122,7 +122,7 @@ typedef struct halay_device_ops {
     /*
      * Is this memory of the device's kind, and what is it? HALAY_OK: all of it. HALAY_EUNSUPPORTED:
      * none of it. HALAY_EINVAL: a part of it. HALAY_EDEVICE or HALAY_ENOMEM: it is, but the device
-     * is of no use, or cannot tell any more; `why` says why. bytes 0: the byte at the address.
+     * is unusable, or cannot tell any more; `why` says why. bytes 0: the byte at the address.
      * address NULL: HALAY_OK, and what memory of its kind is. The host's device says yes to all,
      * and is asked last.
      */
@@ -131,14 +131,14 @@ typedef struct halay_device_ops {
     /* Memory in this place, a byte of it at least; alignment: a power of two, a page at most. */
     int (*alloc)(halay_device_t *device, uint32_t place, size_t bytes, size_t alignment,
                  void **address);
-    /* Takes NULL. All that was given is given back before close, but for what work may still write
-     * that could not be stopped. */
+    /* Takes NULL. All that was given is given back before close, except for what work may still
+     * write that could not be stopped. */
     void (*free)(halay_device_t *device, uint32_t place, void *address);
 
     /*
      * Starts the work; never blocks on other work. HALAY_OK: it is done already, its cookie will
      * not be polled. HALAY_INPROGRESS: poll will return the cookie, once; buffers belong to the
-     * device till then. HALAY_EAGAIN: full, poll first.
+     * device until then. HALAY_EAGAIN: full, poll first.
      */
     int (*launch)(halay_device_t *device, const halay_work_t *work);
 
@@ -182,7 +182,7 @@ typedef struct halay_device_ops {
     int (*follow)(halay_device_t *device, const halay_stream_t *stream, uint64_t cookie);
 
     /* What was wrong when a member, or the work that poll told of last, has failed, and what to do:
-     * a short text, "" if there is nothing to say. Stays till the next call. */
+     * a short text, "" if there is nothing to say. Stays until the next call. */
     const char *(*why)(halay_device_t *device);
 
     /* Takes NULL. Nothing may be in flight but what could not be stopped. */

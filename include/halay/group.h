@@ -8,14 +8,14 @@
  * What the core promises:
  *  - All members launch on a circle the same collectives in the same order, each with the same
  *    kind, counts, type and operation. Nothing is launched before all members have been heard in
- *    the call that it belongs to; so a member that is waited for has made the same call.
+ *    the call that it belongs to; so a member that others wait for has made the same call.
  *  - Launches of two circles have no common order.
  *  - It holds its mutex while it calls, so a circle is never entered twice at once; and the context
  *    of each rank, since ranks may be threads of one process, calls with circles of its own.
  *
- * Nothing here blocks but `abort` and `close`, which are bounded. All members are there, none is
- * NULL. No device is named: streams, events and libraries are the implementation's affair, and
- * come to it through `arg`.
+ * Nothing here blocks but `abort` and `close`, which are bounded. All members are set
+ * (halay_config_t). No device is named: streams, events and libraries are the implementation's
+ * affair, and come to it through `arg`.
  */
 #ifndef HALAY_GROUP_H
 #define HALAY_GROUP_H
@@ -56,7 +56,7 @@ typedef struct halay_group_attr {
  *   allgather, broadcast                out: the whole  in: own run
  *   alltoall                            out: the whole  in: the whole
  * In an alltoall all runs are of one length: run i of `in` goes to member i, and run i of `out`
- * comes from it; `in` and `out` are apart. Of the others `in` and `out` are apart, or each element
+ * comes from it; `in` and `out` are apart. In the others `in` and `out` are apart, or each element
  * that they share is the same one of the data; where the own run has no elements its address means
  * nothing. The members' wholes are combined in an order that the implementation chooses. All who
  * get an element get the same bits.
@@ -73,10 +73,10 @@ typedef struct halay_group_launch {
     uint64_t order;  /* 0, 1, ...: of the launches on this circle; for checks and traces */
     uint64_t cookie; /* not HALAY_CIRCLE_OPENED */
     /* NULL; else the program's stream, which is being captured into a graph: the collective is put
-     * there, and has ended, for poll, once it is recorded. It may run whenever the graph does, till
-     * the circle is closed or aborted. */
+     * there, and has ended, for poll, once it is recorded. It may run whenever the graph does,
+     * until the circle is closed or aborted. */
     const halay_stream_t *stream;
-    /* opens_at not 0: a gate that the collective may open (gate_word of device.h). Behind it, and
+    /* opens_at not 0: a gate that the collective may open (gate_word of device.h). After it, and
      * before poll tells of it, the device writes the value there; or nobody does, and the core
      * opens the gate when it hears of the end. */
     uint64_t opens_at, opens_value;
@@ -91,7 +91,7 @@ typedef struct halay_group_done {
 typedef struct halay_group_ops {
     size_t size; /* of this struct */
 
-    /* What it is. HALAY_EUNSUPPORTED: not to be had on this machine. */
+    /* What it is. HALAY_EUNSUPPORTED: not available on this machine. */
     int (*about)(void *arg, halay_group_attr_t *attr);
 
     /*
@@ -108,16 +108,16 @@ typedef struct halay_group_ops {
     /*
      * Opens this rank's end: member `me` of n. Does not wait for the others. HALAY_OK: it is open;
      * HALAY_INPROGRESS: poll will return HALAY_CIRCLE_OPENED, once, and nothing is launched before
-     * that. On both the caller owns *circle, till close. HALAY_EDEVICE, HALAY_ENOMEM: there is
+     * that. On both the caller owns *circle until close. HALAY_EDEVICE, HALAY_ENOMEM: there is
      * none.
      */
     int (*open)(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES], uint32_t me, uint32_t n,
                 halay_circle_t **circle);
 
     /*
-     * Starts a collective behind those that were launched before. HALAY_INPROGRESS: poll will
-     * return the cookie, once; `in` and `out` belong to the circle till then. HALAY_EAGAIN: full,
-     * poll first. Other errors: nothing was started here; the circle is of no more use, since the
+     * Starts a collective after those that were launched before. HALAY_INPROGRESS: poll will
+     * return the cookie, once; `in` and `out` belong to the circle until then. HALAY_EAGAIN: full,
+     * poll first. Other errors: nothing was started here; the circle is unusable, since the
      * others may have.
      */
     int (*launch)(halay_circle_t *circle, const halay_group_launch_t *launch);
@@ -138,15 +138,15 @@ typedef struct halay_group_ops {
     int (*abort)(halay_circle_t *circle, uint64_t patience_ns);
 
     /*
-     * Frees it; takes NULL. Nothing is in flight here. In patience_ns at most it sees to it that
+     * Frees it; takes NULL. Nothing is in flight here. In patience_ns at most it makes sure that
      * other members, whose launches may still read what this rank has given, can end theirs; it is
      * not an error if they do not by then. HALAY_EDEVICE: it did not end by itself, as where graphs
      * of the program run on it, and was aborted.
      */
     int (*close)(halay_circle_t *circle, uint64_t patience_ns);
 
-    /* What was wrong last, with a remedy, for people: valid until the next call of this table; ""
-     * if nothing was. Or NULL: it cannot tell. */
+    /* What was wrong last, with a remedy, for people: valid until the next call of this table. "":
+     * nothing was, or it cannot tell. */
     const char *(*why)(void *arg);
 } halay_group_ops_t;
 

@@ -19,7 +19,7 @@
  *    well for some rank, the communicator is broken: every later call on it fails at once, with the
  *    same error (but halay_comm_shrink() and the like).
  *  - Every call returns by the communicator's deadline (30 min unless set otherwise), or up to 2 s
- *    later, in which the ranks agree why it failed; 4 s if a peer has stopped amid a transfer.
+ *    later, in which the ranks agree why it failed; 4 s if a peer has stopped during a transfer.
  *  - Every function may be called from any thread. Calls on one communicator have to be ordered by
  *    the program; different communicators may be used by different threads at the same time.
  *  - A forked child (a data loader, say) may not call Halay: it gets HALAY_EFORKED.
@@ -118,13 +118,13 @@ typedef struct halay_int64_int64 {
 
 /*
  * Which operation takes which type: SUM, PROD, AVERAGE all but BOOL and the pairs; MIN, MAX those
- * but for the complex types; LAND, LOR, LXOR, BAND, BOR, BXOR integers and BOOL; MINLOC, MAXLOC the
- * pairs; a user-defined one all types.
- * Floating point: a NaN result is always the positive quiet NaN without payload; MIN and MAX return
- * NaN if any operand is one, and order -0 before +0. Integers wrap. AVERAGE is the sum, then one
- * true division in the accumulation type; integers truncate toward zero. MINLOC and MAXLOC give the
- * least or greatest value, in the order of MIN and MAX, with its index; of equal ones (also of
- * several NaNs, which win over all numbers) the lowest index, as a signed number.
+ * except for the complex types; LAND, LOR, LXOR, BAND, BOR, BXOR integers and BOOL; MINLOC, MAXLOC
+ * the pairs; a user-defined one all types. Floating point: a NaN result is always the positive
+ * quiet NaN without payload; MIN and MAX return NaN if any operand is one, and order -0 before +0.
+ * Integers wrap. AVERAGE is the sum, then one true division in the accumulation type; integers
+ * truncate toward zero. MINLOC and MAXLOC give the least or greatest value, in the order of MIN and
+ * MAX, with its index; of equal ones (also of several NaNs, which win over all numbers) the lowest
+ * index, as a signed number.
  */
 typedef enum halay_op {
     HALAY_SUM = 0,
@@ -185,11 +185,20 @@ struct halay_group_ops;
  * is found through PMIx, and everything else is chosen. Zero and NULL always mean "choose". What
  * an older program's struct does not have is chosen; HALAY_EINVAL if it is newer than the library
  * and sets what that does not know.
+ *
+ * boot_arg means one of three things:
+ *   boot NULL, boot_arg NULL      nothing: the job is found
+ *   boot NULL, boot_arg not NULL  a halay_boot_rank_t (boot.h): the program says its rank
+ *   boot not NULL                 boot->open gets it; the transport has it as params.arg, too
+ *
+ * The tables of functions here, and those of plug-ins, follow one rule: every member is set, none
+ * is NULL. A function that has nothing to offer answers HALAY_EUNSUPPORTED, or does nothing where
+ * it returns nothing. A table that is shorter than its header's is of an older ABI.
  */
 typedef struct halay_config {
-    size_t size;                       /* of this struct, for growth */
-    const struct halay_boot_ops *boot; /* how to find the peers (boot.h) */
-    void *boot_arg; /* handed to boot->open; without boot: a halay_boot_rank_t (boot.h), or NULL */
+    size_t size;                                 /* of this struct, for growth */
+    const struct halay_boot_ops *boot;           /* how to find the peers (boot.h) */
+    void *boot_arg;                              /* one of three, see above */
     const struct halay_transport_ops *transport; /* the only transport to use (transport.h) */
     const char *transport_options;               /* of that transport */
     const struct halay_device_ops *device;       /* who reduces and copies (device.h) */
@@ -251,48 +260,28 @@ typedef struct halay_topology {
     char host[64];
     char launcher[32];  /* "pmix", "alone", ... */
     char transport[32]; /* "shm", "shm+ucx" (in the node, between nodes), "none" (one rank) */
-    int oversubscribed; /* all on one node: 1: it has fewer processors than ranks; 2: but one */
+    int oversubscribed; /* 0: no, or there are several nodes; 1: the node has fewer processors than
+                           ranks; 2: the same, and it has only one processor */
 } halay_topology_t;
 
 HALAY_API int halay_context_topology(const halay_context_t *context, halay_topology_t *topology);
 
-/* What has been moved and done since halay_init(); counters only grow. */
+/* What this rank has done since halay_init(); counters only grow. */
 typedef struct halay_counters {
     size_t size; /* of this struct, set by the caller */
+    /* Over all transports: bytes of the program's data without headers, and messages with those
+     * that carry no data. */
     uint64_t sent_bytes, sent_messages, received_bytes, received_messages;
-    uint64_t operations, errors, connections, sleeps, plans_made, plans_proved;
-    uint64_t repeated; /* of the operations, those found in the call cache of their communicator */
+    uint64_t operations;   /* calls that have ended, well or not: collectives, sends, receives */
+    uint64_t errors;       /* of the operations, those that have failed */
+    uint64_t connections;  /* connections to other ranks that were made */
+    uint64_t sleeps;       /* times that a thread has slept in the kernel to wait for progress */
+    uint64_t plans_made;   /* plans that were built: a repeated call uses the one of the first */
+    uint64_t plans_proved; /* proofs that were made: equal plans share one */
+    uint64_t repeated;     /* of the operations, those found in their communicator's call cache */
 } halay_counters_t;
 
 HALAY_API int halay_context_counters(halay_context_t *context, halay_counters_t *counters);
-
-/* What a transport has had its device's queues do; all 0 where it has no such queues. */
-typedef struct halay_queues {
-    uint64_t messages, puts;
-    uint64_t credits;        /* messages only to say that the peer may send again */
-    uint64_t requests;       /* work requests, for all of these and to try a new connection */
-    uint64_t doorbells;      /* doorbell writes: the device was told of requests */
-    uint64_t signalled;      /* requests that tell when they are done */
-    uint64_t sent, received; /* completions: of those; of what peers sent and put */
-    uint64_t put_bytes;      /* of them, */
-    uint64_t copied_bytes;   /* through the transport's own memory */
-    uint64_t registrations;  /* of the program's memory */
-    uint64_t reused;         /* times that there was one already */
-    uint64_t connections;    /* that have come about */
-} halay_queues_t;
-
-/* The same for one transport: what went inside the node, and what between nodes. */
-typedef struct halay_traffic {
-    size_t size; /* of this struct, set by the caller */
-    char transport[32];
-    uint64_t sent_bytes, sent_messages; /* bytes of the program's data, without headers */
-    uint64_t connections;
-    halay_queues_t queues;
-} halay_traffic_t;
-
-/* transport: 0, 1, ... as they were opened; HALAY_EINVAL past the last. */
-HALAY_API int halay_context_traffic(halay_context_t *context, int transport,
-                                    halay_traffic_t *traffic);
 
 /*
  * Makes progress on everything in the context; where there is nothing to do, sleeps until something
@@ -302,14 +291,14 @@ HALAY_API int halay_context_progress(halay_context_t *context, uint64_t timeout_
 /* Wakes every thread that sleeps in halay_context_progress(). */
 HALAY_API void halay_context_wake(halay_context_t *context);
 
-#include "memory.h"
-
 /* ------------------------------------------------------------------ communicators */
 
 /* All ranks of the job. Belongs to the context; must not be freed. */
 HALAY_API int halay_comm_world(halay_context_t *context, halay_comm_t **comm);
 
+/* This process's rank in the communicator, 0 to size - 1. Local, also in a forked child. */
 HALAY_API int halay_comm_rank(const halay_comm_t *comm, int *rank);
+/* How many ranks the communicator has, with those that have failed. Local, as halay_comm_rank(). */
 HALAY_API int halay_comm_size(const halay_comm_t *comm, int *nranks);
 
 /*
@@ -354,14 +343,15 @@ HALAY_API int halay_comm_free(halay_comm_t *comm);
 /* How long any later call on it may take before it ends with HALAY_ETIMEOUT. 0 is refused; more
  * than 73 years is 73 years. */
 HALAY_API int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns);
+/* The deadline that later calls on it have now: that of the parent, unless it was set. Local. */
 HALAY_API int halay_comm_deadline(halay_comm_t *comm, uint64_t *deadline_ns);
 
 /* What a communicator may do that changes the meaning of its calls. All are off at first. */
 typedef enum halay_hint {
     /*
-     * 1, or 0: none. Of equal broadcasts, one after the other on the ranks of one node, only the
-     * first and then every 32nd is heard of by all ranks before it returns. The root of the others
-     * does not wait. An error in one is then returned by one of the next 32 calls, or by
+     * 1, or 0: none. In a series of equal broadcasts on the ranks of one node, only the first and
+     * then every 32nd returns after all ranks have called. The root of the others does not wait.
+     * An error in one is then returned by one of the next 32 calls, or by
      * halay_finalize, on every rank. Where a rank had ended that call well already, the
      * communicator fails from then on. Persistent broadcasts and those in groups are heard of by
      * all: a rank that starts one where others make the call is a mismatch.
@@ -384,65 +374,11 @@ typedef enum halay_hint {
 HALAY_API int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value);
 
 /*
- * Flag of a stream: blocking calls in its device's memory return once they are enqueued on it, and
- * what the program enqueues there later waits on the device for the result. A thread of
- * the context ends them. Nobody but the stream may touch the buffers until it has come past the
- * call. Up to 16 calls of a communicator are under way so, and the next one waits for room; where
- * the device has no place for one, it waits for its end.
- *
- * Each call's deadline begins with the call. A call that fails later, of whatever cause, lets the
- * stream go on, with buffers that may hold anything. From then on each such call on this
- * communicator returns the error's code, though it is made as any other, so that ranks stay in
- * step; halay_comm_verdict() tells of the first one, and halay_comm_stream() ends that; else
- * halay_finalize() returns it. A send holds the stream until it is received.
- */
-enum { HALAY_STREAM_RETURNS = 1 };
-
-/* A queue of a device, made by the program and owned by it. */
-typedef struct halay_stream {
-    size_t size;   /* of this struct, set by the caller */
-    uint32_t kind; /* of the device's memory, as halay_mem_kind() tells it */
-    void *handle;  /* CUDA: a CUstream or cudaStream_t; NULL is the legacy stream */
-    uint64_t flags;
-} halay_stream_t;
-
-/*
- * Orders the later calls on `comm` in memory of this kind behind the stream: a call touches its
- * buffers when all that stands in the stream at the call has been done, so the program need not
- * wait for it. When a blocking call, or the wait or test of another one, returns, the result is
- * there, and may be used on any stream. Nothing of ours is put into the stream but the record of an
- * event, so no failure can block it. (HALAY_STREAM_RETURNS: see there.) A stream that does not come
- * to the call by the deadline is HALAY_EDEVICE. Until the call has ended nothing may touch its
- * buffers that the program enqueues after it. Calls in host memory are not ordered,
- * halay_group_begin()'s members behind the stream as it is when they run, and halay_send() and
- * halay_recv() as collectives are.
- *
- * stream NULL: as at first, data are ready at the call. The stream has to exist until another one
- * is set or the communicator is freed. New communicators have none. Local; ranks may differ.
- * HALAY_EINVAL: there is no such device, or the stream is of another GPU or context.
- * Waits for the calls that have returned before their end. The code of one that has failed is
- * returned, once, and the stream is not changed then: as they fail on all ranks alike, programs
- * that want to go on have all ranks call this. HALAY_EUNSUPPORTED: the device has no streams, or
- * cannot do what the flag says, or this one is being captured into a graph; where capture begins
- * later, calls of group steps alone are captured (docs/gpu.md), and others fail, on all ranks.
- * HALAY_ESTATE: calls are under way, or there are persistent requests. After an error all is as
- * before.
- */
-HALAY_API int halay_comm_stream(halay_comm_t *comm, const halay_stream_t *stream);
-
-/*
- * Sets *called to 1 if another rank is known to have entered the next call on this communicator,
- * which this rank has not made yet; to 2 if nobody has, but the next call would fail at once, for a
- * rank has left or is lost; else to 0. Makes no progress itself.
- */
-HALAY_API int halay_comm_called(halay_comm_t *comm, int *called);
-
-/*
  * Why the call failed whose error the program read last on this communicator: from a blocking call,
- * from wait or test, or from a function that found an error of this rank alone. Of a collective it
- * is the same on every rank. Where none has failed, and the communicator was revoked, it is that.
- * It belongs to the request: of several that have failed each shows its own, in the order in which
- * the program reads the results.
+ * from wait or test, or from a function that found an error of this rank alone. The verdict
+ * of a collective is the same on every rank. Where none has failed, and the communicator was
+ * revoked, it is that. It belongs to the request: of several that have failed each shows its own,
+ * in the order in which the program reads the results.
  */
 typedef struct halay_verdict {
     size_t size;       /* of this struct, set by the caller */
@@ -464,15 +400,16 @@ HALAY_API int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verd
 HALAY_API int halay_comm_revoke(halay_comm_t *comm);
 /*
  * Collective over the survivors: *flag becomes the AND of the flags of all, the same on all, also
- * if ranks fail meanwhile. Who does not call by the deadline counts as failed from then on, and
- * gets HALAY_EPEER later. Ends by the deadline, or by as many as there are ranks that hang.
+ * if ranks fail meanwhile. A rank that does not call by the deadline counts as failed from then on,
+ * and gets HALAY_EPEER later. Ends by the deadline, or by as many as there are ranks that hang.
  * HALAY_EMISMATCH: some have called halay_comm_shrink. HALAY_EUNSUPPORTED: of
  * more than 1,536 ranks so many have failed that no message has room for them (48 groups of
  * neighbours).
  */
 HALAY_API int halay_comm_agree(halay_comm_t *comm, int *flag);
 /* The same; makes a communicator of all but those that any of them knows to have failed, in order.
- * Who fails only now is in it perhaps: then calls on it fail, and it can be shrunk in turn. */
+ * A rank that fails only now is in it perhaps: then calls on it fail, and it can be shrunk in turn.
+ */
 HALAY_API int halay_comm_shrink(halay_comm_t *comm, halay_comm_t **survivors);
 /* The ranks known here to have failed, in order: *n of them, as many in `ranks` as there is room
  * for (*n at the call). NULL: only how many. Those that an agree or shrink has found are. Local. */
@@ -490,7 +427,7 @@ HALAY_API int halay_comm_failed(halay_comm_t *comm, int ranks[], int *n);
 typedef void halay_op_fn(void *arg, halay_type_t type, size_t count, void *dst, const void *left,
                          const void *right);
 
-/* Of one group at most. */
+/* Bytes of one group at most. */
 #define HALAY_OP_GROUP_BYTES_MAX 4096
 
 /*
@@ -509,8 +446,30 @@ HALAY_API int halay_op_free(halay_context_t *context, halay_op_t op);
 /* ------------------------------------------------------------------ collectives */
 
 /*
+ * Errors of every collective, blocking or not, on all ranks alike unless said otherwise:
+ *   HALAY_EINVAL        on this rank alone: comm is no communicator, or request is NULL. On all
+ *                       ranks: on one of them an argument does not exist (type, op, root, a count
+ *                       beyond the address space), op does not take the type, a buffer or counts
+ *                       that is needed is NULL, buffers overlap, IN_PLACE stands where the
+ *                       collective has none, or one call has memory of two kinds
+ *   HALAY_EMISMATCH     ranks have called different collectives, or with different arguments: each
+ *                       collective below says which it compares, besides the kind of memory; or
+ *                       the ranks have different settings
+ *   HALAY_ETIMEOUT      a rank has not called by the deadline
+ *   HALAY_EPEER         a rank has died, has finalized, or cannot be reached
+ *   HALAY_ETRANSPORT    a transport has failed
+ *   HALAY_EDEVICE       a device has failed, or its stream did not come to the call in time
+ *   HALAY_EUNSUPPORTED  a rank's stream is being captured into a graph that cannot hold the call
+ *   HALAY_EREVOKED      a rank has revoked the communicator
+ *   HALAY_ESTATE        the communicator was freed, or a rank has finalized with the call in flight
+ *   HALAY_ENOMEM        memory or descriptors ran out on a rank
+ *   HALAY_EFORKED       on this rank alone: it is a forked child
+ */
+
+/*
  * out[i] = in[i] of rank 0 OP in[i] of rank 1 ..., count elements on every rank. The result has the
  * same bits on all ranks. IN_PLACE: the input is out. in and out must otherwise not overlap.
+ * HALAY_EMISMATCH: count, type or op.
  */
 HALAY_API int halay_allreduce(const void *in, void *out, size_t count, halay_type_t type,
                               halay_op_t op, halay_comm_t *comm);
@@ -519,6 +478,8 @@ HALAY_API int halay_allreduce(const void *in, void *out, size_t count, halay_typ
  * out[i] = postscale * (prescale * in[i] of rank 0 OP prescale * in[i] of rank 1 ...), each product
  * as halay_scale() makes it; SUM, PROD, MIN, MAX and AVERAGE (divided before it is scaled). The
  * factors must be finite, and equal on all ranks; a factor of 1 costs nothing.
+ * HALAY_EMISMATCH: count, type, op or a factor. HALAY_EINVAL: a factor that is not finite, or one
+ * other than 1 for a type or op that takes none.
  */
 HALAY_API int halay_allreduce_scaled(const void *in, void *out, size_t count, halay_type_t type,
                                      halay_op_t op, double prescale, double postscale,
@@ -526,7 +487,8 @@ HALAY_API int halay_allreduce_scaled(const void *in, void *out, size_t count, ha
 
 /*
  * buffer of rank `root` to all; count elements. Returns when all ranks are known to have called
- * (but see HALAY_HINT_RELAXED_BROADCAST).
+ * (but see HALAY_HINT_RELAXED_BROADCAST). HALAY_EMISMATCH: count, type or root. HALAY_EINVAL:
+ * IN_PLACE.
  */
 HALAY_API int halay_broadcast(void *buffer, size_t count, halay_type_t type, int root,
                               halay_comm_t *comm);
@@ -534,6 +496,7 @@ HALAY_API int halay_broadcast(void *buffer, size_t count, halay_type_t type, int
 /*
  * out = in of rank 0, then of rank 1, ...; count elements from each rank, so out has room for
  * nranks * count. IN_PLACE: this rank's input stands at out + rank * count already.
+ * HALAY_EMISMATCH: count or type.
  */
 HALAY_API int halay_allgather(const void *in, void *out, size_t count, halay_type_t type,
                               halay_comm_t *comm);
@@ -541,7 +504,8 @@ HALAY_API int halay_allgather(const void *in, void *out, size_t count, halay_typ
 /*
  * As halay_allgather, with counts[r] elements from rank r, put at out + displs[r] elements. counts
  * and displs (nranks each, the same counts on all ranks) are read before the call returns, displs
- * may be NULL: one after the other. HALAY_EINVAL: blocks overlap, as in each output of a v form.
+ * may be NULL: one after the other. HALAY_EMISMATCH: counts or type. HALAY_EINVAL: blocks overlap,
+ * as in each output of a v form.
  */
 HALAY_API int halay_allgatherv(const void *in, void *out, const size_t counts[],
                                const size_t displs[], halay_type_t type, halay_comm_t *comm);
@@ -549,7 +513,7 @@ HALAY_API int halay_allgatherv(const void *in, void *out, const size_t counts[],
 /*
  * in has nranks * count elements; out gets the reduced block number `rank` of count elements.
  * IN_PLACE: the input is out (nranks * count elements), the result stands in its first count; what
- * follows those is undefined.
+ * follows those is undefined. HALAY_EMISMATCH: count, type or op.
  */
 HALAY_API int halay_reduce_scatter(const void *in, void *out, size_t count, halay_type_t type,
                                    halay_op_t op, halay_comm_t *comm);
@@ -557,21 +521,22 @@ HALAY_API int halay_reduce_scatter(const void *in, void *out, size_t count, hala
 /*
  * As halay_reduce_scatter, with counts[r] elements for rank r (nranks counts, the same on all
  * ranks, read before the call returns): in has their sum. IN_PLACE: the result stands at the start
- * of out.
+ * of out. HALAY_EMISMATCH: counts, type or op.
  */
 HALAY_API int halay_reduce_scatterv(const void *in, void *out, const size_t counts[],
                                     halay_type_t type, halay_op_t op, halay_comm_t *comm);
 
 /*
  * As halay_allreduce, with the result on rank `root` alone: elsewhere out is not used, and may be
- * NULL. IN_PLACE, at the root alone: the input is out.
+ * NULL. IN_PLACE, at the root alone: the input is out. HALAY_EMISMATCH: count, type, op or root.
  */
 HALAY_API int halay_reduce(const void *in, void *out, size_t count, halay_type_t type,
                            halay_op_t op, int root, halay_comm_t *comm);
 
 /*
  * out on rank r = in of rank 0 OP ... OP in of rank r (scan), or of rank r - 1 (exscan: then rank
- * 0's out is not used). Takes every operation but AVERAGE. IN_PLACE: the input is out.
+ * 0's out is not used). IN_PLACE: the input is out. HALAY_EMISMATCH: count, type or op.
+ * HALAY_EINVAL: AVERAGE.
  */
 HALAY_API int halay_scan(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                          halay_comm_t *comm);
@@ -581,7 +546,7 @@ HALAY_API int halay_exscan(const void *in, void *out, size_t count, halay_type_t
 /*
  * As halay_allgather and halay_allgatherv, to rank `root` alone: elsewhere out and displs are not
  * used, and may be NULL; counts are the same on all ranks. IN_PLACE, at the root alone: its block
- * stands in out already.
+ * stands in out already. HALAY_EMISMATCH: count or counts, type or root.
  */
 HALAY_API int halay_gather(const void *in, void *out, size_t count, halay_type_t type, int root,
                            halay_comm_t *comm);
@@ -592,7 +557,7 @@ HALAY_API int halay_gatherv(const void *in, void *out, const size_t counts[], co
  * The other way round: block r of the root's in, of count elements, or counts[r] at displs[r], goes
  * to out on rank r. Elsewhere in and displs are not used, and may be NULL; counts are the same on
  * all ranks. IN_PLACE, at the root alone: the blocks are in out, where the root's own stays; or, as
- * out: they are in in, which is not written.
+ * out: they are in in, which is not written. HALAY_EMISMATCH: count or counts, type or root.
  */
 HALAY_API int halay_scatter(const void *in, void *out, size_t count, halay_type_t type, int root,
                             halay_comm_t *comm);
@@ -602,23 +567,24 @@ HALAY_API int halay_scatterv(const void *in, void *out, const size_t counts[],
 
 /*
  * in and out have a block of count elements for each rank: block d of in goes to rank d, whose out
- * block of this rank's number it becomes. IN_PLACE: the input is out.
+ * block of this rank's number it becomes. IN_PLACE: the input is out. HALAY_EMISMATCH: count or
+ * type.
  */
 HALAY_API int halay_alltoall(const void *in, void *out, size_t count, halay_type_t type,
                              halay_comm_t *comm);
 
 /*
  * The same with blocks of any sizes: in_counts[d] elements at in + in_displs[d] go to rank d, and
- * out_counts[s] from rank s to out + out_displs[s]. What one rank sends must be what the other one
- * expects: if not, it is an error on all ranks, which names both. displs may be NULL: one after the
- * other. All four are read before the call returns. IN_PLACE: the input is out, so in_counts and
- * in_displs are not used.
+ * out_counts[s] from rank s to out + out_displs[s]. displs may be NULL: one after the other. All
+ * four are read before the call returns. IN_PLACE: the input is out, so in_counts and in_displs are
+ * not used. HALAY_EMISMATCH: type; or a rank sends another count than its peer expects: the text
+ * names both. HALAY_EINVAL: the two counts differ that a rank has for itself.
  */
 HALAY_API int halay_alltoallv(const void *in, const size_t in_counts[], const size_t in_displs[],
                               void *out, const size_t out_counts[], const size_t out_displs[],
                               halay_type_t type, halay_comm_t *comm);
 
-/* Returns when all ranks have called. */
+/* Returns when all ranks have called. It has no errors of its own. */
 HALAY_API int halay_barrier(halay_comm_t *comm);
 
 /* ------------------------------------------------------------------ between two ranks */
@@ -629,6 +595,8 @@ HALAY_API int halay_barrier(halay_comm_t *comm);
  * Apart from that order, sends and receives are independent of all other calls. A send returns when
  * its receive was called and the data are on their way: two ranks that send to each other first and
  * receive then would wait for the deadline; use the non-blocking forms. No rank sends to itself.
+ * Errors are those of collectives, on these two ranks. HALAY_EMISMATCH: count or type.
+ * HALAY_EINVAL, on this rank alone: peer is not another rank.
  */
 HALAY_API int halay_send(const void *buffer, size_t count, halay_type_t type, int peer,
                          halay_comm_t *comm);
@@ -778,4 +746,10 @@ HALAY_API int halay_request_test(halay_request_t *request);
 #ifdef __cplusplus
 }
 #endif
+
+/* Parts of this header: registered memory, streams of a device, what transports have counted. */
+#include "memory.h"
+#include "stats.h"
+#include "stream.h"
+
 #endif

@@ -4,7 +4,8 @@
  * The server lives inside the launcher's process; the ranks are ordinary clients of it (boot.h).
  *
  * A launcher starts one server a process, starts the ranks itself, decides itself what a failure
- * means, and kills. The server only tells what the ranks have told it.
+ * means, and kills. The server only tells what the ranks have told it. All members are set
+ * (halay_config_t): a server without elastic ranks or agents has functions that do nothing.
  */
 #ifndef HALAY_LAUNCH_H
 #define HALAY_LAUNCH_H
@@ -29,7 +30,7 @@ typedef struct halay_launch_params {
     const char *host;        /* of this node */
     const char *session_dir; /* private, short, exists; the launcher removes it after stop */
     const char *secret;      /* HALAY_SECRET of the processes; may be empty */
-    /* Of a job with agents, where they and all its processes come to, on each interface of this
+    /* Where agents and all processes of a job with agents come to, on each interface of this
      * host: a TCP port, or -1 for a free one. 0: all processes are this launcher's. Else the first
      * `nlocal` are, and agents bring places for the others. */
     int port, nlocal;
@@ -37,10 +38,11 @@ typedef struct halay_launch_params {
     const char *head;   /* of an agent: the head's "host:port" */
     halay_log_fn log;
     void *log_arg;
-    /* 1 and why, if the last halay_init of a rank that has not ended has failed. May be NULL. */
+    /* 1 and why, if the last halay_init of a rank that has not ended has failed. NULL: the launcher
+     * does not know. */
     int (*failed)(void *arg, int rank, char *text, size_t bytes);
     /* Processes of this rank's last world say that it is lost, and are about to meet without it. It
-     * has not ended. Others may be reported as ended from within. May be NULL. */
+     * has not ended. Others may be reported as ended from within. NULL: nobody is told. */
     void (*lost)(void *arg, int rank);
     void *arg; /* of both */
 } halay_launch_params_t;
@@ -112,7 +114,7 @@ typedef struct halay_launch_ops {
     /*
      * The rank's process has started. It has ended: status is wait(2)'s, state is that of its
      * flight record (record.h), -1 if nobody knows, why is what its halay_init has failed with, or
-     * NULL. A rank may be started again. Either may be NULL.
+     * NULL. A rank may be started again.
      */
     void (*started)(halay_launch_t *server, int rank, int64_t pid);
     void (*ended)(halay_launch_t *server, int rank, int status, int state, const char *why);
@@ -126,33 +128,30 @@ typedef struct halay_launch_ops {
     int (*descriptor)(const halay_launch_t *server);
 
     /* Does what is due, a bounded piece of it. Does not block. In how many milliseconds it is to be
-     * called at the latest; -1: when the descriptor is readable. May be NULL. */
+     * called at the latest; -1: when the descriptor is readable. */
     int (*progress)(halay_launch_t *server);
 
     /* 1 and a process that lives, and is lost by the word of those that have gone on without it:
-     * the launcher kills it, so that it never acts again. Each once; 0 if there is none. May be
-     * NULL. */
+     * the launcher kills it, so that it never acts again. Each once; 0 if there is none. */
     int (*condemned)(halay_launch_t *server, int *rank);
 
-    /* How often ranks have met: 0 before the first time. May be NULL. */
+    /* How often ranks have met: 0 before the first time, or if the server cannot tell. */
     uint64_t (*epoch)(const halay_launch_t *server);
 
     /* 1 and the first abort that was asked for, once; 0 if there is none. Does not block. */
     int (*aborted)(halay_launch_t *server, halay_launch_abort_t *abort);
 
-    /* 1 and the next thing that an agent or the head has said; 0: nothing. Does not block. May be
-     * NULL. */
+    /* 1 and the next thing that an agent or the head has said; 0: nothing. Does not block. */
     int (*event)(halay_launch_t *server, halay_launch_event_t *event);
 
     /* START, SIGNAL, LOOK: to the agent that has the place; END: to all. An agent that cannot be
-     * told is lost. Of an agent: AGENT_LEAVES. Does not block. May be NULL. */
+     * told is lost. On an agent: AGENT_LEAVES. Does not block. */
     void (*command)(halay_launch_t *server, const halay_launch_event_t *command);
 
-    /* Where others find the head, "host:port"; NULL: nowhere. May be NULL. */
+    /* Where others find the head, "host:port"; NULL: nowhere. */
     const char *(*address)(const halay_launch_t *server);
 
-    /* No process of a job with agents has been started yet: it has so many, not params.nranks. May
-     * be NULL. */
+    /* No process of a job with agents has been started yet: it has so many, not params.nranks. */
     void (*settle)(halay_launch_t *server, int nranks);
 
     /* Ends the server and its threads. Takes NULL. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * local.h - memory of a device's kind, what is moved and scaled in it, and marks in the program's
- * streams, without other ranks: for who packs buffers before a call, and unpacks them after it; or
- * finds that it cannot make the call.
+ * streams, without other ranks: for a program that packs buffers before a call and unpacks them
+ * after it; or finds that it cannot make the call.
  */
 #ifndef HALAY_LOCAL_H
 #define HALAY_LOCAL_H
@@ -70,8 +70,8 @@ HALAY_API void halay_local_unmark(halay_context_t *context, halay_mark_t *mark);
 
 /*
  * In place of a call that this rank cannot make, and the others make: takes its place in the
- * sequence, and has it fail on all ranks with this code and text. Non-blocking; the request is
- * waited for as any.
+ * sequence, and has it fail on all ranks with this code and text. Non-blocking; the program
+ * waits for the request as for any.
  */
 HALAY_API int halay_local_refuse(halay_comm_t *comm, int code, const char *text,
                                  halay_request_t **request);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.h - a part of halay.h, which includes it: kinds of memory, and memory that is registered.
- */
+/* memory.h - a part of halay.h, which includes it: kinds of memory, and registered memory. */
 #ifndef HALAY_MEMORY_H
 #define HALAY_MEMORY_H
 
@@ -33,7 +32,7 @@ typedef uint64_t halay_range_t; /* 0 is never one */
  * The memory must stay mapped where it is until halay_mem_deregister() or halay_finalize(): Halay
  * does not notice that it is unmapped, and what is mapped there later would neither be sent nor
  * received, in silence. Ranges may overlap, and the same one may be registered twice. Where the
- * adapter cannot (a limit on locked memory), that is said once, on standard error, and the memory
+ * adapter cannot (a limit on locked memory), Halay says so once, on standard error, and the memory
  * is used as any other. HALAY_ENOMEM: there are 256 already, with those of halay_mem_alloc().
  * HALAY_EUNSUPPORTED: it is not memory of the host.
  */

@@ -193,7 +193,7 @@ HALAY_API int halay_shape_make(const uint32_t node_of_rank[], uint32_t nranks,
                                halay_shape_t **shape);
 HALAY_API void halay_shape_free(halay_shape_t *shape);
 
-/* What a plan is made from: the same on all ranks but for `rank`. */
+/* What a plan is made from: the same on all ranks except for `rank`. */
 typedef struct halay_plan_params {
     uint32_t collective;
     uint32_t nranks;
@@ -323,7 +323,7 @@ typedef struct halay_proof {
 
 /*
  * Proves the plans of ranks 0..nranks-1 of one collective. 0, or HALAY_EPLAN with the reason.
- * plans[r]->params must agree but for rank. Takes any plans, also damaged ones: never trusts an
+ * plans[r]->params must agree except for rank. Takes any plans, also damaged ones: never trusts an
  * index.
  */
 HALAY_API int halay_plan_prove(const halay_plan_t *const plans[], uint32_t nranks,
@@ -334,9 +334,9 @@ HALAY_API int halay_plan_prove(const halay_plan_t *const plans[], uint32_t nrank
 /* A way between two ranks, after LogGP (Alexandrov et al., SPAA 1995). */
 typedef struct halay_link_model {
     double overhead_ns;   /* of a processor, for each message that it sends or receives */
-    double latency_ns;    /* from then till a message without bytes is there */
+    double latency_ns;    /* from then until a message without bytes is there */
     double byte_ns;       /* for each byte */
-    uint64_t eager_bytes; /* a longer message waits till its receiver has announced itself */
+    uint64_t eager_bytes; /* a longer message waits until its receiver has announced itself */
 } halay_link_model_t;
 
 /* Constants of a machine: those compiled in, or a file of halay-bench calibrate. */
@@ -358,7 +358,7 @@ HALAY_API int halay_model_read(const char *path, halay_model_t *model, char *err
                                size_t error_bytes);
 /* Such a file's text; returns bytes written, or needed if bytes is too small. */
 HALAY_API size_t halay_model_print(const halay_model_t *model, char *text, size_t bytes);
-/* Of the constants. */
+/* A hash of the constants. */
 HALAY_API uint64_t halay_model_hash(const halay_model_t *model);
 
 /* A call, as far as its cost and its algorithm go. */
@@ -406,7 +406,7 @@ HALAY_API int halay_planner_cost(uint32_t planner, const halay_question_t *quest
 /* No plan of such messages can take less, in the model; blocks of a v form are taken as equal. */
 typedef struct halay_bound {
     size_t size;         /* of this struct, set by the caller */
-    double latency_ns;   /* till every rank has heard of every other */
+    double latency_ns;   /* until every rank has heard of every other */
     double bandwidth_ns; /* for the bytes that have to move */
     double reduction_ns; /* for the work, shared by all */
     double bound_ns;     /* the call, and the largest of the three */
@@ -429,7 +429,7 @@ typedef struct halay_selection halay_selection_t;
 HALAY_API int halay_selection_make(const char *algorithm, const char *rows, const char *model,
                                    char *error, size_t error_bytes, halay_selection_t **selection);
 HALAY_API void halay_selection_free(halay_selection_t *selection);
-/* Of all that ranks have to agree on. */
+/* A hash of all that ranks have to agree on. */
 HALAY_API uint64_t halay_selection_hash(const halay_selection_t *selection);
 
 typedef struct halay_candidate {
@@ -440,7 +440,7 @@ typedef struct halay_candidate {
 } halay_candidate_t;
 
 typedef struct halay_explanation {
-    halay_question_t question; /* but for the shape */
+    halay_question_t question; /* except for the shape */
     uint32_t nranks, nnodes;
     uint64_t bytes; /* that the rows look at: of the vector, or of all blocks */
     uint64_t model_hash;

@@ -181,8 +181,8 @@ static inline void halay_record_format(halay_record_head_t *head)
     __atomic_store_n(&head->magic, HALAY_RECORD_MAGIC, __ATOMIC_RELEASE);
 }
 
-/* Writes a slot: its words but for the stamp come from `from`, a slot too. Each store of a word is
- * a release, so the odd stamp is seen before any of them. */
+/* Writes a slot: its words except for the stamp come from `from`, a slot too. Each store of a word
+ * is a release, so the odd stamp is seen before any of them. */
 static inline void halay_record_write(void *slot, const void *from, size_t bytes, uint64_t number)
 {
     uint64_t *to = (uint64_t *)slot;

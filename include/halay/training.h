@@ -41,13 +41,13 @@ HALAY_API void halay_trainer_destroy(halay_trainer_t *trainer);
  * Submits a tensor. name: unique among those that this rank has out (HALAY_EINVAL, nothing is
  * submitted). One that ends in "noname.", behind a dot or nothing, and a decimal number is taken to
  * be used once, with the next number next time: so tensors that have no name are replayed too. The
- * buffers belong to the trainer until the ticket is waited for. They are in memory of one kind, the
- * same on all ranks (halay_mem_kind()); a result of the trainer's is of that kind, too, and nothing
- * of the program's is under way there. The operation runs once every rank
- * has submitted the name with the same type, count, operation and root; if they differ, it ends on
- * all ranks with HALAY_EMISMATCH and a text that prints both sides. allreduce: out = postscale *
- * (sum over ranks of prescale * in), for SUM; scales must be finite, and 1 for other operations and
- * for integer types AVERAGE truncates as halay_allreduce does. in == out is in place.
+ * buffers belong to the trainer until a wait for the ticket ends. They are in memory of one kind,
+ * the same on all ranks (halay_mem_kind()); a result of the trainer's is of that kind, too, and
+ * nothing of the program's is under way there. The operation runs once every rank has submitted the
+ * name with the same type, count, operation and root; if they differ, it ends on all ranks with
+ * HALAY_EMISMATCH and a text that prints both sides. allreduce: out = postscale * (sum over ranks
+ * of prescale * in), for SUM; scales must be finite, and 1 for other operations and for integer
+ * types AVERAGE truncates as halay_allreduce does. in == out is in place.
  */
 HALAY_API int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const void *in,
                                       void *out, size_t count, halay_type_t type, halay_op_t op,
@@ -65,7 +65,7 @@ HALAY_API int halay_trainer_allgather(halay_trainer_t *trainer, const char *name
                                       halay_ticket_t *ticket);
 /*
  * As those without: the shape takes the place of the count, and has to be the same on all ranks,
- * but for an allgather's first dimension, of which there must be one. A tensor with a shape does
+ * except for an allgather's first dimension, of which there must be one. A tensor with a shape does
  * not go with one that has none.
  */
 HALAY_API int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name,
@@ -134,21 +134,21 @@ HALAY_API int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticke
 
 /*
  * Where the program submits this name, as file:line, for notices of who has not submitted what; to
- * be called before the first submission. lasting: 0 for a name that will be used once. Of too many
- * places the later ones, or of names used once the earlier ones, are forgotten.
+ * be called before the first submission. lasting: 0 for a name that will be used once. The
+ * trainer keeps the first 65,536 lasting places, and the last 256 of names used once.
  */
 HALAY_API int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *place,
                                   int lasting);
 
 /*
- * The next submission of this name stands behind the stream as it is now: its buffers are not
+ * The next submission of this name waits for the stream as it is now: its buffers are not
  * touched before all that is in the stream now is done, and nothing blocks, neither the caller nor
- * the stream. Of a group: the name of its first tensor, and all of them stand there. Nothing that
+ * the stream. For a group: the name of its first tensor, and all of them wait. Nothing that
  * is enqueued later may touch the buffers before the ticket is done. Other ranks take it for
  * submitted when the stream has come so far; if that fails, the tensor fails on all ranks; if it
- * does not come by the deadline, it ends with HALAY_ETIMEOUT. The stream has to exist till then.
+ * does not come by the deadline, it ends with HALAY_ETIMEOUT. The stream has to exist until then.
  * HALAY_EINVAL: no stream of the context's device. HALAY_EUNSUPPORTED: the device has no streams,
- * or this one is being captured into a graph. Then the next submission stands behind nothing.
+ * or this one is being captured into a graph. Then the next submission waits for no stream.
  */
 HALAY_API int halay_trainer_after(halay_trainer_t *trainer, const char *name,
                                   const halay_stream_t *stream);
@@ -158,9 +158,9 @@ typedef void (*halay_ticket_done_t)(void *arg, halay_ticket_t ticket);
  * Calls done(arg, ticket) once, when the ticket is done (also with an error): in the thread that
  * finds it so, which may be the trainer's, or in this one before the call returns. Nobody has to
  * wait or poll for that. It may submit, poll, release the ticket and take its result, which are
- * quick; it must not wait for another, nor destroy the trainer. Who waits for the ticket, or
- * releases it, waits for the function to be called as well. Of a trainer that is destroyed, all are
- * called before that returns. HALAY_EINVAL: the ticket is not out, or has a function.
+ * quick; it must not wait for another, nor destroy the trainer. Whoever waits for the ticket, or
+ * releases it, waits for the function to be called as well. halay_trainer_destroy()
+ * returns after all were called. HALAY_EINVAL: the ticket is not out, or has a function.
  */
 HALAY_API int halay_trainer_on_done(halay_trainer_t *trainer, halay_ticket_t ticket,
                                     halay_ticket_done_t done, void *arg);
@@ -178,7 +178,7 @@ HALAY_API int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket
                                  size_t text_bytes);
 HALAY_API int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket,
                                    const void **data, size_t *count, const size_t **rows);
-/* Takes 0. A ticket that is not done is waited for first. */
+/* Takes 0. If the ticket is not done, waits for it first. */
 HALAY_API void halay_trainer_release(halay_trainer_t *trainer, halay_ticket_t ticket);
 
 /*

@@ -10,8 +10,8 @@
  *  - Messages may be delivered in any order, also between the same two processes. None is lost or
  *    delivered twice.
  *  - Whoever finds an error reports it once through the log function, with cause and remedy.
- *  - Optional members (by capability: register_mem, key, put; alloc_mem, give_back; recv, withdraw;
- *    arm) are never NULL: they answer HALAY_EUNSUPPORTED.
+ *  - All members are set (halay_config_t). Those without their capability (register_mem, key, put;
+ *    alloc_mem, give_back; recv, withdraw; arm) answer HALAY_EUNSUPPORTED.
  *
  * A transport is one folder with one `const` table and no other global symbol. The same table is
  * linked in or loaded from a plug-in, as the symbol `halay_transport_v7_<name>`; the ABI number is
@@ -33,7 +33,7 @@ extern "C" {
 
 #define HALAY_TRANSPORT_ABI 7
 
-/* Who a process is: 128 bits, made by the core from job, rank and epoch. Never a rank. */
+/* The identity of a process: 128 bits, made by the core from job, rank and epoch. Never a rank. */
 typedef struct halay_peer_id {
     uint64_t hi, lo;
 } halay_peer_id_t;
@@ -61,7 +61,7 @@ typedef struct halay_transport_params {
     halay_peer_id_t self;
     uint8_t job[16];
     uint8_t secret[16];
-    uint64_t deadline_ns; /* how long a connection may take to come about */
+    uint64_t deadline_ns; /* how long it may take to make a connection */
     const char *options;  /* the transport's own, or NULL */
     halay_log_fn log;
     void *log_arg;
@@ -101,7 +101,7 @@ enum halay_event_kind {
     HALAY_EVENT_LANDED,    /* a posted recv is complete: cookie, bytes */
     /* The peer died or cannot be reached: peer, status, text. HALAY_ENOMEM: this end has no memory
      * or descriptors for it. Once a peer; what is under way to it still completes, before or after.
-     * Of a peer that has closed: behind all that it had sent, and SENT of what it had received. No
+     * From a peer that has closed: after all that it had sent, and SENT of what it had received. No
      * put of that peer changes memory here any more. */
     HALAY_EVENT_FAILED,
     /* A MESSAGE whose payload lies in its sender's memory. It is given back (give_back) as soon as
@@ -129,8 +129,8 @@ typedef struct halay_mem_params {
     void *address;
     size_t bytes;
     uint32_t kind; /* HALAY_MEMORY_*: not the host's only with HALAY_CAN_DEVICE */
-    /* Of a device: a dma-buf in which the memory begins at `offset`; the caller closes it after the
-     * call. -1: it gives none, and the device's driver may yet help the adapter's
+    /* Memory of a device: a dma-buf in which the memory begins at `offset`; the caller closes it
+     * after the call. -1: it gives none, and the device's driver may yet help the adapter's
      * (nvidia_peermem). */
     int dmabuf;
     uint64_t offset;
@@ -239,10 +239,10 @@ typedef struct halay_transport_ops {
                uint64_t cookie);
 
     /*
-     * Up to max events, one at least. Returns how many, or an error: HALAY_ENOMEM for want of
-     * memory or descriptors, after which it goes on; HALAY_ESTATE where the program has closed a
-     * descriptor of its own; or another one. What an earlier poll's events point to is gone, and
-     * given back.
+     * Up to max events, one at least. Returns how many, or an error: HALAY_ENOMEM if
+     * memory or descriptors ran out, after which it goes on; HALAY_ESTATE where the program has
+     * closed a descriptor of its own; or another one. What an earlier poll's events point to is
+     * gone, and given back.
      */
     int (*poll)(halay_transport_t *transport, halay_event_t events[], int max);
 

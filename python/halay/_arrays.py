@@ -63,7 +63,7 @@ class Seen(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The address behind it."""
+        """The address after it."""
         return self.address + self.elements * _NBYTES[self.type]
 
 

@@ -44,7 +44,7 @@ def init(
 
     process_sets: those to be made at once, the same on all ranks; "dynamic" changes nothing, for
     hvd.add_process_set() may be called always.
-    allgather: the program's own, with the rank and size that it goes by, where no launcher says
+    allgather: the program's own, with the rank and size that it uses, where no launcher says
     them: it gives the bytes of all ranks, in their order, as mpi4py's comm.allgather does. It is
     called once, by a thread of its own.
     """

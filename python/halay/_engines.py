@@ -21,7 +21,7 @@ class Where(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """A worker that is no more: its rank, its host, and why."""
+    """A worker that has ended: its rank, its host, and why."""
 
     rank: int
     host: str

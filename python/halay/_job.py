@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HALAY_JOB, "key=value;key=value": what halayrun tells its processes (proc/job.h has the keys)."""
+"""HALAY_JOB, "key=value;key=value": what halayrun tells its processes (keys: common/job.h)."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class ProcessSet:
         return self
 
     def _members(self) -> Members | None:
-        """What stands behind it; None if it was not added, was removed, or its session is over."""
+        """Its members; None if it was not added, was removed, or its session is over."""
         if self._number is None or not _session.is_initialized():
             return None
         open_session = _session.session()
@@ -119,7 +119,7 @@ Ranks = Union[ProcessSet, Sequence[int]]
 
 
 def members_of(process_set: ProcessSet) -> Members:
-    """What stands behind a process set that is in use."""
+    """The members of a process set that is in use."""
     open_session = _session.session()
     if process_set is global_process_set:
         return open_session.members[0]

@@ -2,7 +2,7 @@
 """The process's one session: context, trainer, and the tensors that are out.
 
 Knows no framework: a tensor is an address, a count and a type. What was submitted is kept alive
-in `pending` until it is waited for, since the library writes to it till then. A session belongs
+in `pending` until a wait for it ends, since the library writes to it until then. A session belongs
 to the process that made it; in a forked child every use of it ends with HALAY_EFORKED.
 """
 
@@ -151,7 +151,7 @@ class Members:
             self._placed.add(full)
 
     def gathered(self, ticket: int) -> tuple[Any, int, list[int]]:
-        """Of a finished allgather: address, elements in all, rows of each rank."""
+        """The result of a finished allgather: address, elements in all, rows of each rank."""
         data = ffi.new("void **")
         count = ffi.new("size_t *")
         rows = ffi.new("size_t **")
@@ -453,7 +453,7 @@ class Session:
     ) -> int:
         """Calls start(trainer, name, ticket) and returns a handle.
 
-        keep stays alive until the handle is waited for; finish makes the result out of it.
+        keep stays alive until a wait for the handle ends; finish makes the result out of it.
         members: whom to submit to, all ranks if left out.
         """
         among = members if members is not None else self.members[0]

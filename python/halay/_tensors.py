@@ -111,8 +111,8 @@ def is_no_memory(tensor: torch.Tensor) -> bool:
 
 
 def plain(tensor: torch.Tensor, what: str) -> torch.Tensor:
-    """The tensor, if it has memory of its own; of a functional collective's result the value,
-    which is waited for. Others are refused by the name of their class; `what` begins the text."""
+    """The tensor, if it has memory of its own; for a functional collective's result, waits for
+    it and returns the value. Refuses others by the name of their class; `what` begins the text."""
     tensor = waited(tensor)
     kind = type(tensor)
     if tensor.is_nested or (
@@ -130,7 +130,7 @@ def plain(tensor: torch.Tensor, what: str) -> torch.Tensor:
 
 
 def refuse_unreal(tensor: torch.Tensor, what: str) -> None:
-    """Of a plain strided tensor of a device that Halay knows: its memory has to be there."""
+    """Refuses a plain strided tensor of a known device if its memory is not there."""
     try:
         if tensor.data_ptr() or tensor.numel() == 0:
             return

@@ -126,7 +126,7 @@ class _Packer(Pickler):  # type: ignore[misc]
         if not isinstance(obj, _Storage):
             return None
         storage = _untyped(obj)
-        # Of an untyped one torch asks for a typed one again, as torch.load() makes it.
+        # torch asks for a typed one again for an untyped one, as torch.load() makes it.
         dtype = torch.uint8 if isinstance(obj, torch.UntypedStorage) else obj.dtype
         if not self._by_value and int(storage._cdata) in of.memory:
             return "memory", of.memory[int(storage._cdata)], dtype

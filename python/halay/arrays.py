@@ -8,7 +8,7 @@
 
 An array is what has a buffer (NumPy's, bytearray), __dlpack__, or __cuda_array_interface__: in
 memory of the host or of a GPU, the same on all ranks, contiguous in C's order. It is used where it
-lies. What stands in the stream that a GPU's array comes with is waited for; when a call returns,
+lies. A call waits for what stands in the stream that a GPU's array comes with; when a call returns,
 its result is there for all streams. Arrays that may not be written to, JAX's for one, can be input.
 
 All ranks make the same calls in the same order, from one thread at a time. A call with an argument

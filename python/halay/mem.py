@@ -119,9 +119,9 @@ def _place(buffer: Any) -> tuple[Any, int, int]:
 def register(buffer: Any) -> Registration:
     """Registers the memory of a tensor, an array, or whatever else has a writable buffer.
 
-    It is kept alive until the registration is closed. Do not resize a tensor till then; what else
+    It is kept alive until the registration is closed. Do not resize a tensor until then; what else
     can be resized refuses it.
-    Where the adapter cannot (a limit on locked memory), that is said once, on standard error, and
+    Where the adapter cannot (a limit on locked memory), Halay says so once, on standard error, and
     the memory is used as any other.
     """
     keeper, address, nbytes = _place(buffer)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * agree.c - ranks agree on a flag and on who has failed, also while further ranks fail
- * (docs/agreements.md, docs/decisions/0078).
+ * (docs/agreements.md, docs/decisions/agreements.md#0078).
  *
  * The lowest rank that is not known to have failed coordinates. Each rank gives it its
  * contribution (GIVE), with all whom it knows to have failed. When it has those of all others it

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * failing.c - one rank's error becomes every rank's, with the same verdict (docs/decisions/0005).
+ * failing.c - one rank's error becomes every rank's, with the same verdict
+ * (docs/decisions/agreements.md#0005).
  *
  * A call that has failed anywhere fails everywhere, because no rank completes a plan before it has
  * heard from every other (proved; exec/relaxed.h is the exception). The ranks that have made the

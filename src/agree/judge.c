@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * judge.c - one rank says for all which verdict it is (docs/decisions/0085, 0090): where a rank is
- * dead, stopped or late, and wherever the clock ends the agreement.
+ * judge.c - one rank says for all which verdict it is (docs/decisions/agreements.md#0085, 0090):
+ * where a rank is dead, stopped or late, and wherever the clock ends the agreement.
  *
  * Where several die at once, survivors know of different ones, and the dead are gaps in the control
  * graph. So a rank whose rounds are over gives its word, the verdict that it holds, to the judge:

@@ -8,77 +8,6 @@
 
 #include "api/api.h"
 
-/* Has it nothing to move on this rank, which then needs no memory? With GPUDirect all ranks of a v
- * form need one kind: whoever passes messages on has memory of its own for them. */
-static bool is_empty(const struct hly_call *call, const struct hly_check *c,
-                     const halay_context_t *ctx)
-{
-    if (!(call->desc.flags & HLY_CALL_VECTOR))
-        return !call->desc.count; /* on all ranks */
-    return !c->bytes[0] && !c->bytes[1] && !ctx->settings.gpudirect;
-}
-
-/* What an element needs of its address. */
-static size_t alignment_of(halay_type_t type)
-{
-    const bool two = type == HALAY_COMPLEX64 || type == HALAY_COMPLEX128 ||
-                     (type >= HALAY_FLOAT32_INT32 && type <= HALAY_INT64_INT64);
-    return halay_type_bytes(type) / (two ? 2 : 1);
-}
-
-/* A library of device collectives may take the address as it is, and a GPU may not. */
-static int check_places(const void *const at[2], const size_t bytes[2], halay_type_t type,
-                        char *text, size_t text_bytes)
-{
-    const size_t alignment = alignment_of(type);
-    for (int i = 0; i < 2; i++) {
-        if (!bytes[i] || at[i] == HALAY_IN_PLACE || (uintptr_t)at[i] % alignment == 0)
-            continue;
-        snprintf(text, text_bytes,
-                 "its %s buffer at %p is in a GPU's memory, where the address of %s has to be a "
-                 "multiple of %zu: pass one that is, or the elements as uint8 where nothing is "
-                 "reduced",
-                 i ? "output" : "input", at[i], halay_type_name(type), alignment);
-        return HALAY_EINVAL;
-    }
-    return HALAY_OK;
-}
-
-/* The host's, where the call is wrong. */
-static uint8_t memory_of(const struct hly_call *call, struct hly_check *c, halay_context_t *ctx)
-{
-    const void *const at[2] = {call->in, call->out};
-    struct hly_memory_seen seen;
-    char text[sizeof(c->text)];
-    hly_devices_look(ctx);
-    if (ctx->ndevices == 1 || c->code || is_empty(call, c, ctx))
-        return ctx->devices[0].memory;
-    int rc = hly_memory_look(ctx, at, c->bytes, &seen, text, sizeof(text));
-    if (!rc && !hly_device_of(ctx, seen.kind)->touchable)
-        rc = check_places(at, c->bytes, (halay_type_t)call->desc.type, text, sizeof(text));
-    if (!rc)
-        return (uint8_t)seen.kind;
-    hly_wrong(c, text);
-    c->code = rc;
-    return ctx->devices[0].memory;
-}
-
-void hly_describe(struct hly_call *call, struct hly_check *c, const halay_comm_t *comm)
-{
-    if (call->in == HALAY_IN_PLACE)
-        call->desc.flags |= HLY_CALL_IN_PLACE;
-    if (call->desc.collective != HALAY_BARRIER)
-        call->desc.memory = memory_of(call, c, comm->context) & 7;
-}
-
-void hly_wrong(struct hly_check *c, const char *text)
-{
-    if (c->code)
-        return;
-    c->code = HALAY_EINVAL;
-    snprintf(c->text, sizeof(c->text), "%s", text);
-}
-
 size_t hly_check_type(struct hly_check *c, size_t count, size_t nblocks, halay_type_t type)
 {
     size_t bytes = halay_type_bytes(type);
@@ -249,12 +178,4 @@ size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buf
     if (buffer == HALAY_BUFFER_OUT)
         check_apart(c, counts, displs, n);
     return c->code ? 0 : extent * halay_type_bytes(type);
-}
-
-void hly_check_freed(struct hly_check *c, const halay_comm_t *comm)
-{
-    if (!comm->freed)
-        return;
-    c->code = HALAY_ESTATE;
-    snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");
 }

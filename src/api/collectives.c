@@ -2,6 +2,7 @@
 /* collectives.c - the collectives: each checks its arguments and is posted in three forms. */
 #include "api/api.h"
 #include "exec/exec.h"
+#include "plan/collective.h"
 
 /* ---------------------------------------------------------------- all ranks alike */
 
@@ -10,10 +11,12 @@
 static void blocks_of(halay_collective_t collective, const void *in, const halay_comm_t *comm,
                       size_t blocks[2])
 {
+    const struct hly_collective *c = &hly_collectives[collective];
     const size_t n = (size_t)comm->nranks;
-    const bool none = collective == HALAY_EXSCAN && comm->rank == 0 && in != HALAY_IN_PLACE;
-    blocks[0] = collective == HALAY_REDUCE_SCATTER || collective == HALAY_ALLTOALL ? n : 1;
-    blocks[1] = collective == HALAY_ALLGATHER || collective == HALAY_ALLTOALL ? n : !none;
+    const bool none =
+        !hly_access_at(&c->out, (uint32_t)comm->rank, 0) && in != HALAY_IN_PLACE; /* exscan */
+    blocks[0] = c->in.part == HLY_EACH ? n : 1;
+    blocks[1] = c->out.part == HLY_EACH ? n : !none;
 }
 
 /* Its request in the call cache, or NULL. */

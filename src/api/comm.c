@@ -3,61 +3,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "api/agree_groups.h"
 #include "api/api.h"
-#include "api/group.h"
-#include "api/returned.h"
 #include "exec/circle.h"
 #include "exec/exec.h"
 #include "exec/relaxed.h"
 #include "fault/accord.h"
+#include "run/group.h"
+#include "run/group_library.h"
+#include "run/returned.h"
 #include "select/select.h"
 #include "wire/match.h"
-
-int hly_comm_make(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
-                  uint64_t deadline_ns, halay_comm_t **out)
-{
-    struct hly_unexpected *m;
-    int rc = hly_comm_create(context, id, ranks, rank, deadline_ns, out);
-    if (rc)
-        return rc;
-    hly_fault_new_comm(*out);
-    while ((m = hly_orphan_take(*out))) {
-        hly_orphan_match(*out, m);
-        hly_hand_on(context);
-        free(m);
-    }
-    return HALAY_OK;
-}
-
-void hly_comm_destroy(halay_comm_t *comm)
-{
-    halay_context_t *ctx = comm->context;
-    for (int i = 0; i < HLY_SLOTS; i++) {
-        hly_unexpected_forget(&comm->slots[i].unexpected);
-        free(comm->slots[i].fault);
-    }
-    hly_explain_end(comm);
-    hly_select_forget(comm);
-    while (!hly_link_empty(&comm->pairs)) {
-        hly_comm_destroy(HLY_OF(comm->pairs.next, halay_comm_t, pair_link));
-        ctx->ncomms--;
-    }
-    if (comm->outer)
-        comm->outer->inner = NULL;
-    if (comm->inner) {
-        hly_comm_destroy(comm->inner);
-        ctx->ncomms--;
-    }
-    if (comm->asks_for)
-        comm->asks_for->nccl->hidden = NULL;
-    hly_nccl_forget(comm);
-    hly_group_forget(comm->group_open);
-    hly_circles_free(comm);
-    hly_plan_drop_all(comm);
-    hly_comm_remove(comm);
-    hly_comm_give_back(comm);
-}
 
 int halay_comm_rank(const halay_comm_t *handle, int *rank)
 {
@@ -75,20 +30,6 @@ int halay_comm_size(const halay_comm_t *handle, int *nranks)
         return HALAY_EINVAL;
     *nranks = comm->nranks;
     return HALAY_OK;
-}
-
-bool hly_comm_in_use(const halay_comm_t *comm)
-{
-    bool busy = comm->oldest != comm->next_sequence || comm->npersistent || comm->group_open ||
-                !hly_link_empty(&comm->groups) || (comm->inner && hly_comm_in_use(comm->inner));
-    const struct hly_link *posted = &comm->context->posted;
-    for (const struct hly_link *l = posted->next; l != posted && !busy; l = l->next) {
-        const halay_request_t *r = HLY_OF(l, halay_request_t, posted);
-        busy = r->comm == comm && r->state != HLY_IDLE; /* perhaps complete, but not waited for */
-    }
-    for (const struct hly_link *l = comm->pairs.next; l != &comm->pairs && !busy; l = l->next)
-        busy = hly_comm_in_use(HLY_OF(l, halay_comm_t, pair_link));
-    return busy;
 }
 
 /* Keeps some of the freed ones, and those with calls that were made when they were freed. */

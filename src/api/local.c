@@ -4,7 +4,6 @@
  * program's streams. Whoever moves waits, and makes progress for all of the context meanwhile. And
  * what stands in a call's place.
  */
-#include <sched.h>
 #include <stdio.h>
 
 #include "api/api.h"
@@ -12,6 +11,7 @@
 #include "halay/local.h"
 
 #define PATIENCE_NS 100000000ull /* for the device to stop */
+#define FULL_NS     1000000ull   /* a device that takes no more work is asked again so often */
 
 static int device_enter(halay_context_t *ctx, uint32_t kind, struct hly_device **device)
 {
@@ -139,13 +139,24 @@ static int moves_launch(halay_context_t *ctx, struct hly_device *device, struct 
     return move_launch(ctx, device, local, moves);
 }
 
-/* Lets others in, and polls. */
-static void breathe(halay_context_t *ctx)
+/* A wait for a device's work that belongs to no call. */
+struct await {
+    const struct hly_device *device;
+    const struct hly_local *local;
+    uint64_t end_ns;
+};
+
+static bool is_over(void *arg)
 {
-    hly_unlock(ctx);
-    sched_yield();
-    hly_lock(ctx);
-    hly_progress(ctx);
+    const struct await *a = arg;
+    return !a->local->nflying || a->device->lost || hly_now_ns() >= a->end_ns;
+}
+
+static void await(halay_context_t *ctx, const struct hly_device *device,
+                  const struct hly_local *local, uint64_t end_ns)
+{
+    struct await a = {device, local, end_ns};
+    hly_wait_until(ctx, is_over, &a);
 }
 
 /* Takes back what the device has not done. */
@@ -181,12 +192,12 @@ int halay_local_moves(halay_context_t *context, uint32_t kind, const halay_move_
         n = together(&moves[i], nmoves - i);
         while ((rc = moves_launch(context, device, &local, &moves[i], &n)) == HALAY_EAGAIN &&
                hly_now_ns() < end)
-            breathe(context);
+            if (hly_progress(context) == 0)
+                hly_sleep(context, FULL_NS);
         if (rc < 0)
             local.status = rc == HALAY_EAGAIN ? HALAY_EDEVICE : rc;
     }
-    while (local.nflying && !device->lost && hly_now_ns() < end)
-        breathe(context);
+    await(context, device, &local, end);
     stop(context, device, &local);
     hly_unlock(context);
     return local.status;
@@ -238,8 +249,8 @@ int halay_local_marked(halay_context_t *context, halay_mark_t *out, uint64_t pat
     if (rc)
         return rc;
     const uint64_t end = patience_ns ? hly_now_ns() + patience_ns : 0;
-    while (mark->local.nflying && !mark->device->lost && end && hly_now_ns() < end)
-        breathe(context);
+    if (end)
+        await(context, mark->device, &mark->local, end);
     if (mark->local.nflying && mark->device->lost)
         stop(context, mark->device, &mark->local);
     rc = mark->local.nflying ? HALAY_INPROGRESS : mark->local.status;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pair.c - send and receive: a broadcast on a hidden communicator of the two ranks, sender first
- * (docs/decisions/0014). There is one for each direction. It is made when it is first used, with an
- * id that both sides can compute, and belongs to the communicator that the program named. Errors on
- * it name that one's ranks (struct hly_failure).
+ * (docs/decisions/plans.md#0014). There is one for each direction. It is made when it is first
+ * used, with an id that both sides can compute, and belongs to the communicator that the program
+ * named. Errors on it name that one's ranks (struct hly_failure).
  */
 #include <stdio.h>
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream.c - the program's stream that calls on a communicator stand behind: docs/decisions/0056.
- */
+/* stream.c - the stream of the program that calls stand behind: docs/decisions/streams.md#0056. */
 #include <stdio.h>
 
 #include "api/api.h"
-#include "api/returned.h"
 #include "exec/exec.h"
 #include "fault/fault.h"
+#include "run/returned.h"
 
 /* The device of this kind; NULL: there is none but the host's. */
 static struct hly_device *device_of(halay_context_t *ctx, uint32_t kind)

@@ -32,7 +32,7 @@
 /* Of a call that begins after that. */
 #define HLY_LOST_TEXT "its transport has failed; its first error on stderr says why"
 
-struct hly_kept {                 /* rows of halay-bench calibrate: job/kept.c */
+struct hly_kept {                 /* rows of halay-bench calibrate: start/kept.c */
     halay_selection_t *selection; /* while it is not known whether all ranks have the same */
     bool looked, used;
     char path[512], why[768]; /* why: not */
@@ -81,7 +81,7 @@ struct hly_device { /* a kind of memory, and who reduces and copies in it */
     uint32_t marks;                   /* of its works: in streams of the program */
 };
 
-/* The threads that wait in a context: api/progress.c. */
+/* The threads that wait in a context: run/waiting.c. */
 struct hly_waiters {
     bool leader;           /* a thread sleeps on the descriptors */
     bool rearm;            /* the leader has been woken because another thread polled */
@@ -100,7 +100,7 @@ struct hly_waiters {
     bool told;               /* this rank has said so */
 };
 
-struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: api/agree_groups.c */
+struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: run/group_library.c */
     bool looked, told;
     int version;    /* of NCCL; 0: there is none */
     uint64_t place; /* of the GPU */
@@ -187,7 +187,7 @@ struct halay_context {
     uint32_t polls;            /* since the last look at the clock */
     halay_counters_t counters;
     struct hly_record record;      /* the flight record */
-    struct hly_returned *returned; /* api/returned.c; NULL: no call ever returns before its end */
+    struct hly_returned *returned; /* run/returned.c; NULL: no call ever returns before its end */
     uint64_t loads_seen; /* libraries that the process had loaded when devices were looked for */
 };
 
@@ -241,5 +241,8 @@ static inline bool hly_forked(const halay_context_t *context)
 {
     return *context->alive == 0;
 }
+
+/* Locks the context for a public call. An error: it cannot be used, and is not locked. */
+int hly_context_enter(halay_context_t *context);
 
 #endif

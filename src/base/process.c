@@ -4,7 +4,7 @@
 
 #include <sys/wait.h>
 
-#include "../../proc/proc.h"
+#include "../../common/proc.h"
 
 bool hly_process_was_killed(const halay_process_t *process)
 {

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../proc/job.h"
+#include "../../common/job.h"
 #include "base/context.h"
 
 static_assert(sizeof(halay_record_t) == HALAY_RECORD_BYTES, "the tables fill it");

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../proc/thread.h"
+#include "../../common/thread.h"
 #include "base/context.h"
 #include "base/record.h"
 

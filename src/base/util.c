@@ -169,3 +169,13 @@ const char *halay_strerror(int code)
             return known[i].text;
     return "unknown result code";
 }
+
+int hly_context_enter(halay_context_t *context)
+{
+    if (!context || context->magic != HLY_CONTEXT_MAGIC)
+        return HALAY_EINVAL;
+    if (hly_forked(context))
+        return HALAY_EFORKED;
+    hly_lock(context);
+    return HALAY_OK;
+}

@@ -67,7 +67,7 @@ struct hly_relaxed_state { /* exec/relaxed.h */
     bool late;             /* a call that ended well here has failed elsewhere */
 };
 
-/* What a rank says about NCCL and ours, and what all agree on: api/agree_groups.c. */
+/* What a rank says about NCCL and ours, and what all agree on: run/group_library.c. */
 struct hly_nccl_says {
     uint32_t version;  /* 22105: 2.21.5; 0: it has none */
     uint32_t sequence; /* of its first call in a GPU's memory */
@@ -116,7 +116,7 @@ struct halay_comm {
     uint32_t planner_hint;      /* HALAY_HINT_PLANNER: 1 + the planner; 0: none */
     struct hly_device *follows; /* calls in its memory stand behind `stream`; NULL: none do */
     halay_stream_t stream;
-    int owed; /* code of a call that has failed after it had returned: api/returned.c */
+    int owed; /* code of a call that has failed after it had returned: run/returned.c */
 
     uint32_t next_sequence; /* of the next call */
     uint32_t oldest;        /* first call that is not complete */
@@ -150,7 +150,7 @@ struct halay_comm {
     int pair[2];                 /* the parent's ranks: who sends, who receives */
     struct hly_link pairs;       /* hidden communicators of two of its ranks */
     struct hly_link pair_link;   /* parent->pairs */
-    halay_comm_t *inner;         /* hidden one where members of groups run (api/group.c), or NULL */
+    halay_comm_t *inner;         /* hidden one where members of groups run (run/group.c), or NULL */
     halay_comm_t *outer;         /* of such a hidden one: whose groups' members run here */
     struct hly_group *group_open; /* the group of calls that is being collected, or NULL */
     struct hly_link groups;       /* groups whose members have not begun */
@@ -173,6 +173,8 @@ static inline halay_comm_t *hly_comm_of(const halay_comm_t *handle)
         return NULL;
     return (halay_comm_t *)((uintptr_t)handle & ~(uintptr_t)(HLY_COMM_BYTES - 1));
 }
+/* hly_context_enter() for a public call on a communicator that was not freed. */
+int hly_comm_enter(const halay_comm_t *handle, halay_comm_t **comm);
 /* Takes `ranks` over, also on failure. */
 int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
                     uint64_t deadline_ns, halay_comm_t **comm);

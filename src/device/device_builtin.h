@@ -26,7 +26,7 @@ struct hly_device_late_arg {
     uint64_t seed;
     uint32_t delay_polls_max;
     uint32_t capacity; /* pieces of work in flight at most, up to HLY_DEVICE_LATE_CAPACITY_MAX */
-    /* Of the pieces launched, counted from 1: one that never finishes, one that ends with
+    /* Numbers of launched pieces, counted from 1: one that never finishes, one that ends with
      * HALAY_EDEVICE and is not done, one after which poll is an error. 0: none. */
     uint32_t never, fails, breaks;
     bool stubborn; /* it cannot be stopped */
@@ -34,7 +34,7 @@ struct hly_device_late_arg {
      * device has a descriptor to sleep on. */
     uint32_t delay_us_max;
     /* It works in memory of a kind of its own, HALAY_MEMORY_TEST: alloc's, whose pages nobody can
-     * read or write but itself, while it works. Who touches them otherwise crashes. */
+     * read or write but itself, while it works. Any other access crashes. */
     bool own_memory;
 };
 

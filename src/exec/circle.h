@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * circle.h - circles: who does the group steps of plans (halay/group.h, docs/decisions/0054). A
- * communicator has one for each channel and set of members, made when the first step needs it. Its
- * first member makes an id, and sends it to the others (INVITE).
+ * circle.h - circles: who does the group steps of plans (halay/group.h,
+ * docs/decisions/group-steps.md#0054). A communicator has one for each channel and set of members,
+ * made when the first step needs it. Its first member makes an id, and sends it to the others
+ * (INVITE).
  *
  * A failed call ends circles, since a member may have launched what another never will. So circles
  * have a generation: 1 + the number of the last failed call before those that they serve; 0: none

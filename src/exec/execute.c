@@ -369,7 +369,7 @@ static inline void conclude(halay_request_t *r)
     if (hly_exec_has_to_listen(r->context) && r->run.ndone == nsteps) {
         r->listens = true;
         hly_exec_listen(r->context);
-        return; /* read_all() of api/progress.c calls this again */
+        return; /* read_all() of run/progress.c calls this again */
     }
     if (r->run.after && HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
         r->run.after = 0;

@@ -66,9 +66,8 @@ bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *o)
 /* Does this buffer hold the block of this rank alone (plan.h)? */
 static bool lies_own(uint32_t collective, uint32_t buffer)
 {
-    if (buffer == HALAY_BUFFER_IN)
-        return collective == HALAY_ALLGATHER || collective == HALAY_GATHER;
-    return collective == HALAY_REDUCE_SCATTER || collective == HALAY_SCATTER;
+    const struct hly_collective *c = &hly_collectives[collective];
+    return (buffer == HALAY_BUFFER_IN ? c->in.part : c->out.part) == HLY_OWN;
 }
 
 /*
@@ -139,9 +138,10 @@ static size_t group_of(const struct hly_call *call)
 static size_t result_bytes(const halay_request_t *r)
 {
     const halay_plan_params_t *p = &r->plan->plan->params;
-    if (p->collective == HALAY_REDUCE && p->rank != p->root)
+    const struct hly_access *out = &hly_collectives[p->collective].out;
+    if (out->who == HLY_AT_ROOT && p->rank != p->root)
         return 0;
-    if (p->collective == HALAY_REDUCE_SCATTER && r->layout.tables)
+    if (out->part == HLY_OWN && r->layout.tables)
         return run_bytes(r, HALAY_BUFFER_OUT, p->rank, 1);
     return r->call.desc.count * halay_type_bytes((halay_type_t)r->call.desc.type);
 }
@@ -196,9 +196,10 @@ static void place(halay_request_t *r)
     if (!hly_call_in_place(c) && !c->staged)
         return;
     r->layout.in = r->layout.out;
-    if (p->collective == HALAY_ALLGATHER || p->collective == HALAY_GATHER)
+    const struct hly_collective *k = &hly_collectives[p->collective];
+    if (k->in.part == HLY_OWN)
         r->layout.in += block_offset(r, HALAY_BUFFER_OUT, p->rank);
-    else if (p->collective == HALAY_SCATTER)
+    else if (k->in.who == HLY_AT_ROOT && k->out.part == HLY_OWN)
         r->layout.out += block_offset(r, HALAY_BUFFER_IN, p->rank);
 }
 
@@ -264,17 +265,11 @@ static bool can_cut(const halay_request_t *r)
     if (r->comm->nranks < 2 || r->layout.tables || r->call.user || r->call.staged ||
         !plan->blocks || plan->ngroups || !halay_type_bytes((halay_type_t)r->call.desc.type))
         return false;
-    switch (plan->params.collective) {
-    case HALAY_ALLGATHER:
-    case HALAY_REDUCE_SCATTER:
-    case HALAY_ALLTOALL:
-        return !(halay_planner_get(plan->planner)->restrictions & HALAY_PLANNER_RUNS);
-    case HALAY_GATHER:
-    case HALAY_SCATTER:
-        return false;
-    default:
+    const struct hly_collective *c = &hly_collectives[plan->params.collective];
+    if (c->in.part == HLY_VECTOR || c->in.part == HLY_NOTHING)
         return true;
-    }
+    return c->in.who == HLY_AT_ALL && c->out.who == HLY_AT_ALL &&
+           !(halay_planner_get(plan->planner)->restrictions & HALAY_PLANNER_RUNS);
 }
 
 static size_t segment_bytes(const halay_transport_attr_t *near)

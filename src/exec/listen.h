@@ -2,8 +2,8 @@
 /*
  * listen.h - before a call ends well: have others given it up meanwhile? A rank that comes late, or
  * was stopped, finds the messages of all others there, and behind them their alarms. So if it has
- * read nothing for long, its call waits until api/progress.c has read all that came.
- * docs/decisions/0005.
+ * read nothing for long, its call waits until run/progress.c has read all that came.
+ * docs/decisions/agreements.md#0005.
  */
 #ifndef HLY_LISTEN_H
 #define HLY_LISTEN_H

@@ -3,7 +3,7 @@
  * that goes on: a thread that is about to sleep, or looks at deadlines, does it. */
 #include "exec/record.h"
 
-#include "../../proc/thread.h"
+#include "../../common/thread.h"
 
 #define STACK_NS 200000000ull /* a call has waited for so long: where is the program? */
 

@@ -3,7 +3,7 @@
  * relaxed.h - repeated broadcasts, on a communicator with HALAY_HINT_RELAXED_BROADCAST. Of equal
  * broadcasts, one after the other, the first and then every 32nd are ordinary: all ranks hear from
  * all. The others are relaxed: their root waits for nobody (HALAY_PLANNER_RELAXED).
- * docs/decisions/0046.
+ * docs/decisions/plans.md#0046.
  *
  * Invariant: whether a call is relaxed depends on the calls of its communicator alone, so all ranks
  * say the same. Where they have not made the same calls, the signature tells. A call starts within

@@ -25,62 +25,29 @@
 
 /* ---------------------------------------------------------------- what is read and written */
 
-enum part {
-    NOTHING,
-    VECTOR, /* the buffer is one vector */
-    OWN,    /* the block of this rank */
-    EACH    /* a block of each rank */
-};
-
-static enum part read_part(const halay_request_t *r)
+/* What this rank reads. The root's own block stays where it is in a gather in place, as in a
+ * scatter. */
+static enum hly_part read_part(const halay_request_t *r)
 {
-    const bool root = (uint32_t)r->comm->rank == r->call.desc.root;
-    switch (r->call.desc.collective) {
-    case HALAY_BROADCAST:
-        return root ? VECTOR : NOTHING;
-    case HALAY_ALLGATHER:
-        return OWN;
-    case HALAY_GATHER:
-        return r->call.local_in_place ? NOTHING : OWN;
-    case HALAY_SCATTER:
-        return root ? EACH : NOTHING;
-    case HALAY_REDUCE_SCATTER:
-    case HALAY_ALLTOALL:
-        return EACH;
-    default:
-        return VECTOR;
-    }
+    const struct hly_access *in = &hly_collectives[r->call.desc.collective].in;
+    if (in->part == HLY_OWN && r->call.local_in_place)
+        return HLY_NOTHING;
+    return hly_access_at(in, (uint32_t)r->comm->rank, r->call.desc.root);
 }
 
-static enum part written_part(const halay_request_t *r)
+static enum hly_part written_part(const halay_request_t *r)
 {
-    const bool root = (uint32_t)r->comm->rank == r->call.desc.root;
-    switch (r->call.desc.collective) {
-    case HALAY_BROADCAST:
-        return root ? NOTHING : VECTOR;
-    case HALAY_REDUCE:
-        return root ? VECTOR : NOTHING;
-    case HALAY_EXSCAN:
-        return r->comm->rank ? VECTOR : NOTHING;
-    case HALAY_GATHER:
-        return root ? EACH : NOTHING;
-    case HALAY_ALLGATHER:
-    case HALAY_ALLTOALL:
-        return EACH;
-    case HALAY_REDUCE_SCATTER:
-        return OWN;
-    case HALAY_SCATTER:
-        return r->call.local_in_place ? NOTHING : OWN;
-    default:
-        return VECTOR;
-    }
+    const struct hly_access *out = &hly_collectives[r->call.desc.collective].out;
+    if (out->part == HLY_OWN && r->call.local_in_place)
+        return HLY_NOTHING;
+    return hly_access_at(out, (uint32_t)r->comm->rank, r->call.desc.root);
 }
 
 /* Does the plan read its input where OUT is? */
 static bool reads_out(const halay_request_t *r)
 {
     return hly_call_in_place(&r->call) || r->call.staged ||
-           r->call.desc.collective == HALAY_BROADCAST;
+           hly_collective_is_from_root(r->call.desc.collective);
 }
 
 /* The block of this rank stays where it is. */
@@ -108,12 +75,12 @@ static size_t program_offset(const halay_request_t *r, bool out, uint32_t block)
 }
 
 /* Bytes of a block, or of the vector, in a slice. */
-static size_t bytes_of(const halay_request_t *r, bool out, enum part part, uint32_t slice,
+static size_t bytes_of(const halay_request_t *r, bool out, enum hly_part part, uint32_t slice,
                        uint32_t block)
 {
     const struct hly_staging *s = r->staging;
     const uint64_t left = r->call.desc.count - slice * s->count;
-    if (part != VECTOR && r->layout.tables)
+    if (part != HLY_VECTOR && r->layout.tables)
         return r->layout.block[out].bytes[block];
     return (left < s->count ? left : s->count) * element_of(r);
 }
@@ -126,7 +93,7 @@ struct copy {
 };
 
 /* Of one block; 0 bytes: it is not copied. */
-static struct copy copy_of(const halay_request_t *r, bool up, enum part part, uint32_t slice,
+static struct copy copy_of(const halay_request_t *r, bool up, enum hly_part part, uint32_t slice,
                            uint32_t block)
 {
     const struct hly_staging *s = r->staging;
@@ -135,9 +102,9 @@ static struct copy copy_of(const halay_request_t *r, bool up, enum part part, ui
     const bool out = up || reads_out(r);
     const bool given = c->in && c->in != HALAY_IN_PLACE;
     const bool among =
-        part == EACH || (part == OWN && !up && out); /* other blocks lie there, too */
-    const bool table = part == EACH ? up : out;
-    if ((part == OWN && !own) || (part == EACH && own && keeps_own(r)))
+        part == HLY_EACH || (part == HLY_OWN && !up && out); /* other blocks lie there, too */
+    const bool table = part == HLY_EACH ? up : out;
+    if ((part == HLY_OWN && !own) || (part == HLY_EACH && own && keeps_own(r)))
         return (struct copy){0};
     char *host = r->layout.scratch + s->slots_at + slice % s->nslots * s->slot_bytes;
     char *program = up || !given ? c->out : (char *)(uintptr_t)c->in;
@@ -151,10 +118,10 @@ static struct copy copy_of(const halay_request_t *r, bool up, enum part part, ui
 static bool next_copy(const halay_request_t *r, bool up, uint32_t slice, uint32_t *block,
                       struct copy *copy)
 {
-    const enum part part = up ? written_part(r) : read_part(r);
-    const uint32_t n = part == NOTHING ? 0 : part == VECTOR ? 1 : (uint32_t)r->comm->nranks;
+    const enum hly_part part = up ? written_part(r) : read_part(r);
+    const uint32_t n = part == HLY_NOTHING ? 0 : part == HLY_VECTOR ? 1 : (uint32_t)r->comm->nranks;
     *copy = (struct copy){0};
-    if (part == OWN && *block < (uint32_t)r->comm->rank)
+    if (part == HLY_OWN && *block < (uint32_t)r->comm->rank)
         *block = (uint32_t)r->comm->rank;
     for (; *block < n; ++*block) {
         const struct copy c = copy_of(r, up, part, slice, *block);
@@ -350,14 +317,14 @@ void hly_staging_pack(halay_request_t *r, size_t *places)
 /* Bytes from the start of the buffer to the end of what is copied. */
 static size_t extent_of(const halay_request_t *r, bool up)
 {
-    const enum part part = up ? written_part(r) : read_part(r);
+    const enum hly_part part = up ? written_part(r) : read_part(r);
     const bool out = up || reads_out(r);
     const uint32_t me = (uint32_t)r->comm->rank, last = (uint32_t)r->comm->nranks - 1;
-    if (part == NOTHING)
+    if (part == HLY_NOTHING)
         return 0;
-    if (part == EACH)
+    if (part == HLY_EACH)
         return host_offset(r, up, last) + bytes_of(r, up, part, 0, last);
-    return (part == OWN && !up && out ? host_offset(r, true, me) : 0) +
+    return (part == HLY_OWN && !up && out ? host_offset(r, true, me) : 0) +
            bytes_of(r, up, part, 0, me);
 }
 

@@ -2,7 +2,7 @@
 /*
  * staging.h - calls in memory that messages cannot carry, since the processor cannot touch it. What
  * a call reads is copied down to host memory, the plan runs there with the host's device, and what
- * it writes is copied up. docs/decisions/0053.
+ * it writes is copied up. docs/decisions/device-memory.md#0053.
  */
 #ifndef HLY_STAGING_H
 #define HLY_STAGING_H
@@ -35,8 +35,8 @@ struct hly_staging {
     struct hly_staging_way way[2]; /* down, up */
 };
 
-/* Do the transports read and write this device's memory (docs/decisions/0059)? Equal on all ranks:
- * it depends on settings that are compared, on the shape, and on the planner. */
+/* Do the transports read and write this device's memory (docs/decisions/device-memory.md#0059)?
+ * Equal on all ranks: it depends on settings that are compared, the shape, and the planner. */
 bool hly_is_direct(const halay_comm_t *comm, const halay_plan_t *plan, const struct hly_call *call,
                    const struct hly_device *device);
 /* Is a call in memory of this device staged? Without messages, and where transports reach it, the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * elsewhere.h - ranks that wait in another call than others do: docs/decisions/0094.
+ * elsewhere.h - ranks that wait in another call than others do: docs/decisions/agreements.md#0094.
  *
  * Then a failing call has gaps in its control graph, and who waits for whom may be a circle. A rank
  * that is asked where it is tells in which call it waits, and what it was told itself: so who asks

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * patience.h - whom a call waits for, and for how long: docs/decisions/0080, 0081; and an agreement
- * of survivors: 0084.
+ * patience.h - whom a call waits for, and for how long: docs/decisions/agreements.md#0080, 0081;
+ * and an agreement of survivors: 0084.
  *
  * A call that has made no progress for a while asks those that it waits for where they are. A rank
  * answers when it is in Halay, in whatever call. The process of one that does not is looked at by

@@ -10,7 +10,7 @@
  * neighbour, sends it the other sum last. The smaller side has at most (p-1)/2 ranks, so that this
  * costs no further round. Beside the tree each rank hears from all (dissemination.c).
  *
- * What arrives lands in slots 0 and 1 by turns; the sum is in slot 2, at the root in OUT.
+ * What arrives lands in slots 0 and 1 alternately; the sum is in slot 2, at the root in OUT.
  */
 #include "builder.h"
 

@@ -2,12 +2,12 @@
 /*
  * chain.c - reduce, scan and exscan from neighbour to neighbour, block after block: for many bytes
  * and few ranks. Each rank sends and receives the vector at most once and sums it at most once (the
- * root of a reduce twice), all of them at the same time but for the way along the chain.
+ * root of a reduce twice), all of them at the same time except for the way along the chain.
  *
  * The classical pipeline (Chan, Heimlich, Purkayastha, van de Geijn: Collective communication, CCPE
  * 19, 2007). Ranks stand in their order, so operations need not commute. A reduce has two chains:
  * one up to the root, one down to it. Beside them each rank hears from all (dissemination.c).
- * What arrives lands in two slots by turns.
+ * What arrives lands in two slots alternately.
  */
 #include "builder.h"
 

@@ -12,8 +12,9 @@
  * come.
  *
  * A group step of k members begins when all are ready and takes a near latency for each doubling up
- * to k. The bytes of the whole but for one member's share, (k-1)/k of them, pass once at the near
- * byte_ns, in an allreduce twice, and are reduced once where it sums. No processor waits for it.
+ * to k. The bytes of the whole except for one member's share, (k-1)/k of them, pass once at the
+ * near byte_ns, in an allreduce twice, and are reduced once where it sums. No processor waits for
+ * it.
  *
  * A copy between a device's memory and the stage takes the stage's latency and byte_ns for each
  * byte, of which the latter keep the rank's way down, or up, busy; no processor waits for it. A
@@ -89,7 +90,7 @@ static int earlier(const struct event *a, const struct event *b)
     return a->step != b->step ? a->step < b->step : a->kind < b->kind;
 }
 
-/* A step has at most one event waiting, but for a send that is announced before it is ready. */
+/* A step has at most one event waiting, except for a send that is announced before it is ready. */
 static void push(struct walk *w, double ns, uint32_t step, enum kind kind)
 {
     struct event e = {ns, step, kind};

@@ -12,7 +12,7 @@
  * there. In both the ranks of a left subtree are lower and those of a right one higher, so sums are
  * in the order of ranks and operations need not commute.
  *
- * What children send lands in WINDOW sets of slots by turns; the sum is made in OUT, sent up, and
+ * What children send lands in WINDOW sets of slots in turn; the sum is made in OUT, sent up, and
  * replaced by what comes down.
  */
 #include "builder.h"

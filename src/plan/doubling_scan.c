@@ -9,7 +9,7 @@
  *
  * scan: the sum moves between OUT and slot 2 so that it ends in OUT and a round need not wait for
  * its own send. exscan: the sum with the own input is for sending only and moves between slots 1
- * and 3; the one without it is OUT. What arrives lands in two slots by turns.
+ * and 3; the one without it is OUT. What arrives lands in two slots alternately.
  */
 #include "builder.h"
 

@@ -3,7 +3,7 @@
  * flat.c - the root tells all, and hears from nobody: the fewest messages of a broadcast.
  *
  * For a relaxed call only (HALAY_PLANNER_RELAXED): the root may be done before the others have
- * called, so an error of theirs reaches it in a later call. docs/decisions/0046.
+ * called, so an error of theirs reaches it in a later call. docs/decisions/plans.md#0046.
  */
 #include "builder.h"
 

@@ -36,7 +36,7 @@ static inline int hly_member_takes(const halay_group_t *group, const halay_membe
     return !hly_group_reduces(group) || member->count > 0;
 }
 
-/* Of the step's two operands that which is the whole. */
+/* That one of the step's two operands which is the whole. */
 static inline const halay_operand_t *hly_group_whole(const halay_plan_t *plan,
                                                      const halay_step_t *step)
 {

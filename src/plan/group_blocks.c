@@ -23,7 +23,7 @@ struct piece {
     uint32_t first, count, local; /* local: of the first, in its node */
 };
 
-/* The piece that begins at local rank `local` of a node; count 0: there are no more. */
+/* The piece that begins at local rank `local` of a node; count 0: there is none. */
 static struct piece piece_from(const halay_shape_t *s, uint32_t node, uint32_t local)
 {
     uint32_t n = hly_node_ranks(s, node);

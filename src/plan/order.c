@@ -2,8 +2,9 @@
 /*
  * order.c - the order of a plan's steps: that in which the executor starts them.
  *
- * Sends go first, so that all else is done while they travel. Receives go last, so that no message
- * is waited for while there is something to do. Among steps of one kind: first come, first placed.
+ * Sends go first, so that all else is done while they travel. Receives go last, so that nobody
+ * waits for a message while there is something to do. Among steps of one kind: first come, first
+ * placed.
  */
 #include "builder.h"
 #include "uses.h"

@@ -11,7 +11,7 @@
  * one of two sums, of the ranks up to r and of those above, three at a time. The two are added
  * last: all in the order of ranks, so operations need not commute. The lower sum is made in OUT, in
  * place in the own block of IN, which nobody else wants; the other in slot 0. Groups of three land
- * in slots 1-3 and 4-6 by turns.
+ * in slots 1-3 and 4-6 alternately.
  */
 #include "builder.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * posted.c - a broadcast in slices, each copied once into scratch and sent from there to all
- * (docs/decisions/0036): for long data of ranks that share processors.
+ * (docs/decisions/shared-memory.md#0036): for long data of ranks that share processors.
  *
  * The root sends the last slice when it has heard from all, so that all have when they have that.
  * The others do not wait: two that both take themselves for the root hear of one another.

@@ -6,7 +6,7 @@
  *
  * If every rank does this, every plan is well formed, ordered, and matched: those parts of the
  * whole proof are about one rank or one edge. What no rank can see alone (deadlock, values, who has
- * heard of whom) is not proved here: docs/decisions/0017.
+ * heard of whom) is not proved here: docs/decisions/plans.md#0017.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -218,7 +218,7 @@ int halay_plan_prove_local(const halay_plan_t *plan, const halay_shape_t *shape,
         plan->params.rank >= plan->params.nranks || plan->params.nranks > INT32_MAX) {
         return HALAY_EINVAL;
     }
-    /* Of these two tables only what belongs to this rank and its peers is touched. */
+    /* Only what belongs to this rank and its peers is touched in these two tables. */
     const halay_plan_t **plans = calloc(plan->params.nranks, sizeof(*plans));
     struct hly_prover v = {.plans = plans,
                            .nranks = plan->params.nranks,

@@ -87,7 +87,7 @@ static void make_ready(struct run *u, uint32_t number)
     u->queue[u->tail++] = number;
 }
 
-/* Of the steps that meet this is the one with the lowest number. */
+/* Has it the lowest number of the steps that meet? */
 static int is_lowest(const struct run *u, uint32_t number)
 {
     const uint32_t *partner = u->v->partner;

@@ -3,11 +3,11 @@
  * prove_value.h - what a cell holds, symbolically, and who a step has heard from.
  *
  * A value is a fingerprint of which inputs are in it (the sum, modulo the prime 2^61-1, of a random
- * number for each input: an input left out or counted twice gives another sum, but for one chance
- * in about 2^60), and a hash of the tree of operations that made it, which takes the order of
- * operands into account. Equal hashes: the same operations on the same operands in the same order,
- * so the same bits. Where the planner promises that operations need not commute, a random map
- * x -> scale x + shift for each input is kept too: composing maps is associative but does not
+ * number for each input: an input left out or counted twice gives another sum, except for one
+ * chance in about 2^60), and a hash of the tree of operations that made it, which takes the order
+ * of operands into account. Equal hashes: the same operations on the same operands in the same
+ * order, so the same bits. Where the planner promises that operations need not commute, a random
+ * map x -> scale x + shift for each input is kept too: composing maps is associative but does not
  * commute, so it shows the order of the ranks however they are bracketed.
  *
  * A group step sums in an order that only its device knows: its hash is of the operands and of the

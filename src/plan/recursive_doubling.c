@@ -9,8 +9,8 @@
  * left operand, so all ranks evaluate the same tree, over the ranks in their order: operations need
  * not commute.
  *
- * One block. What is received lands in slots 0 and 1 by turns; the running sum moves between slot 2
- * and OUT so that a round's sum does not wait for that round's send. Where a round
+ * One block. What is received lands in slots 0 and 1 alternately; the running sum moves between
+ * slot 2 and OUT so that a round's sum does not wait for that round's send. Where a round
  * overwrites the sum that the round before has sent, its receive follows that send.
  */
 #include "builder.h"

@@ -8,7 +8,7 @@
  *    that of block r-s-2, to which it adds its own. Block b is summed along the ring from b+1 on,
  * the partial sum left, the rank's own right, and is complete on rank b.
  *  - Gather phase, p-1 rounds: in round s rank r sends the complete block r-s and receives r-s-1.
- * Received partial sums land in two scratch slots by turns.
+ * Received partial sums land in two scratch slots alternately.
  */
 #include "builder.h"
 

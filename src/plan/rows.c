@@ -20,7 +20,7 @@
 #define DEALT 64
 
 /* The rows of planners with group steps come first: they fit only where a device offers those, and
- * where messages can carry the call's memory. Behind them those with a stage, for where these
+ * where messages can carry the call's memory. After them those with a stage, for where these
  * cannot. */
 static const struct hly_plan_row table[] = {
     {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, "two_level_group", SHARED},

@@ -7,7 +7,7 @@
 
 #include <halay/plan.h>
 
-/* Of the communicators that a row serves. */
+/* Where the ranks are of the communicators that a row serves. */
 enum hly_where {
     HLY_ANYWHERE = 0,
     HLY_SHARED,   /* several nodes, one of them with several ranks */

@@ -111,7 +111,7 @@ static bool read_range(char *text, uint64_t any, uint64_t *least, uint64_t *most
     return good && *least <= *most;
 }
 
-/* The same, also with "/2" behind it. */
+/* The same, also with "/2" after it. */
 static bool read_ranks(char *text, struct hly_row *row)
 {
     uint64_t least = 0, most = 0, nodes = 0;

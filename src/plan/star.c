@@ -8,7 +8,7 @@
  * it takes on its way: each has to run once a call, whoever comes first.
  *
  * The centre is rank 0, which no call can name otherwise: so two ranks never wait for one another.
- * Of a broadcast it is the root, which therefore tells rank 0 that it takes itself for that, before
+ * In a broadcast it is the root, which therefore tells rank 0 that it takes itself for that, before
  * it waits for the others. So of two that both do, one hears of the other.
  */
 #include "builder.h"

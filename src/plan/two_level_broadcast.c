@@ -10,7 +10,7 @@
 
 enum { TREE_EDGE = 0, HEAR_EDGE = 1 };
 
-/* Who takes part in one tree: nodes (their leaders), or the ranks of a node; counted from `zero`.
+/* The members of one tree: nodes (their leaders), or the ranks of a node; counted from `zero`.
  */
 struct circle {
     const struct hly_place *at;
@@ -29,7 +29,8 @@ static uint32_t rank_of(const struct circle *c, uint32_t number)
     return number == 0 ? c->root : s->member[s->first[i]];
 }
 
-/* Receives from the parent, but for number 0, which has it after `got`; sends to the children. */
+/* Receives from the parent, except for number 0, which has it after `got`; sends to the children.
+ */
 static uint32_t relay(struct hly_builder *b, const struct circle *c, uint32_t me, uint32_t got)
 {
     uint32_t number = (me + c->n - c->zero) % c->n, bit = 1;

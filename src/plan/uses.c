@@ -25,8 +25,8 @@ void hly_plan_successors(const halay_plan_t *p, uint32_t *successors, uint32_t *
 /* ---------------------------------------------------------------- readers */
 
 /*
- * Who reads what a step writes. In a proved plan steps that touch the same memory are ordered, so
- * the answer is the same in any order that the executor takes.
+ * Finds which steps read what a step writes. In a proved plan steps that touch the same memory are
+ * ordered, so the answer is the same in any order that the executor takes.
  */
 static uint32_t apart(uint32_t from, uint32_t to, uint32_t blocks)
 {

@@ -2,7 +2,7 @@
 /*
  * between.c - which transport serves between nodes: the first row all of whose needs every node
  * has. All ranks know what all nodes have, from the bootstrap, so they choose alike
- * (docs/decisions/0030).
+ * (docs/decisions/transports.md#0030).
  */
 #include "select/between.h"
 

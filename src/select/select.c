@@ -150,7 +150,7 @@ bool hly_ranking_wanted(const halay_selection_t *s, const struct hly_ask *ask)
 int hly_ranking_make(const halay_selection_t *s, const struct hly_ask *ask,
                      const halay_shape_t *shape, struct hly_ranking *ranking)
 {
-    /* Of the class, not of the call: so it does not matter which call came first. */
+    /* The bytes of the class, not of the call: so it does not matter which call came first. */
     halay_question_t question = {.collective = ask->collective,
                                  .in_place = ask->in_place,
                                  .element_bytes = 1,
@@ -238,7 +238,7 @@ static int predicted(halay_comm_t *comm, const struct hly_ask *ask, uint32_t *pl
 
 /* ---------------------------------------------------------------- for calls */
 
-/* Of all ranks' blocks together, where each has its own. */
+/* The bytes of all ranks' blocks together, where each has its own. */
 static uint64_t bytes_of(const halay_comm_t *comm, const struct hly_call_desc *desc)
 {
     const bool whole =
@@ -247,9 +247,9 @@ static uint64_t bytes_of(const halay_comm_t *comm, const struct hly_call_desc *d
            (whole ? 1 : (uint64_t)comm->nranks);
 }
 
-/* Are group steps offered? All ranks have the same implementation (job/transports.c), which gives
- * all the same answer; or they have agreed on it (api/agree_groups.c). A call whose input is scaled
- * in memory apart is staged. */
+/* Are group steps offered? All ranks have the same implementation (start/transports.c), which gives
+ * all the same answer; or they have agreed on it (run/group_library.c). A call whose input is
+ * scaled in memory apart is staged. */
 static bool offers_group(const halay_comm_t *comm, const struct hly_call *call)
 {
     const struct hly_call_desc *desc = &call->desc;

@@ -82,7 +82,7 @@ int hly_ranking_make(const halay_selection_t *selection, const struct hly_ask *a
 int hly_ranking_choose(const struct hly_ranking *ranking, const struct hly_ask *ask,
                        uint32_t *planner);
 
-/* Of a communicator's call; reason: why nobody serves it. */
+/* Selects a planner for a communicator's call; reason: why nobody serves it. */
 int hly_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner, char *reason,
                size_t reason_bytes);
 void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struct hly_ask *ask);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../proc/calibration.h"
+#include "../../common/calibration.h"
 #include "comm/comm.h"
 #include "select/select.h"
 

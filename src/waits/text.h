@@ -37,7 +37,8 @@ void hly_line_of_node(struct hly_line *line, uint64_t waited_ns, int n, int of, 
  * outcome: what happens then. */
 void hly_line_until(struct hly_line *line, const char *outcome, uint64_t end_ns, uint64_t now_ns);
 
-/* Is the next one in the list to be named? Then `between` is put before it, but for the first. */
+/* Is the next one in the list to be named? Then `between` is put before it, except for the first.
+ */
 bool hly_line_next(struct hly_line *line, const char *between);
 /* The same of ranks: "3", or "3-5". True: they are named. */
 bool hly_line_ranks(struct hly_line *line, int first, int last);

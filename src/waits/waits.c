@@ -138,7 +138,7 @@ void hly_awaited_reported(struct hly_awaited *a, uint32_t seen, uint32_t calls, 
     else if (a->says == HLY_SEEN_BEHIND_BY)
         a->says = 0;
     a->calls = calls;
-    /* Who cannot look does not undo what another one has seen. */
+    /* A rank that cannot look does not undo what another one has seen. */
     if (seen <= HLY_DOING_STOPPED && (seen != HLY_DOING_UNKNOWN || !a->doing))
         hly_awaited_see(a, (uint8_t)seen, now);
 }

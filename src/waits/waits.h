@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * waits.h - who is awaited, as far as asking and looking have told, and when the next notice is
- * due: docs/decisions/0080. Pure: its caller gives it the time, sends what it asks for, and looks.
+ * due: docs/decisions/agreements.md#0080. Pure: its caller gives it the time, sends what it asks
+ * for, and looks.
  */
 #ifndef HLY_WAITS_H
 #define HLY_WAITS_H
@@ -59,12 +60,12 @@ struct hly_awaited {
     uint64_t stopped_ns;   /* for so long, without an end, as far as looks tell */
     struct hly_helper {    /* a rank of its node that is asked about it */
         uint32_t rank;     /* 1 + it; 0: none */
-        uint32_t tried;    /* in vain */
+        uint32_t tried;    /* without an answer */
         uint64_t asked_ns; /* as above */
     } helper;
 };
 
-/* Of one call. */
+/* The waits of one call. */
 struct hly_waits {
     struct hly_notices notices; /* since the call has moved on */
     struct hly_awaited awaited[HLY_AWAITED_MOST];
@@ -77,7 +78,7 @@ void hly_waits_begin(struct hly_waits *waits, uint64_t since_ns, uint64_t first_
 struct hly_awaited *hly_waits_find(struct hly_waits *waits, int rank);
 /* The same, or a free entry for it; NULL: there are so many already. */
 struct hly_awaited *hly_waits_add(struct hly_waits *waits, int rank);
-/* No rank is awaited until it is said anew. Of whom nothing was heard for long the entry is free.
+/* No rank is awaited until the next news. Of whom nothing was heard for long the entry is free.
  */
 void hly_waits_none(struct hly_waits *waits, uint64_t now_ns);
 

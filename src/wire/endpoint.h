@@ -3,7 +3,7 @@
  * endpoint.h - transports, peers, and what is sent to them.
  *
  * wire/ calls nobody above it. What concerns the executor or the agreement on errors it leaves as
- * news (news.h), which hly_hand_on() of api/ hands on.
+ * news (news.h), which hly_hand_on() of run/ hands on.
  */
 #ifndef HLY_ENDPOINT_H
 #define HLY_ENDPOINT_H

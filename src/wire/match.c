@@ -2,7 +2,7 @@
 /*
  * match.c - which call a message belongs to. Every header is compared with this rank's
  * call of the same communicator and sequence number, whether or not the plan expects that sender
- * (docs/decisions/0005).
+ * (docs/decisions/agreements.md#0005).
  *
  * What comes before its call, or before its step has started, is kept as an unexpected message.
  * That is bounded: a sender is at most HLY_SLOTS calls ahead on a communicator. In each it sends at
@@ -203,7 +203,7 @@ static void match_call(halay_comm_t *comm, struct hly_slot *slot, const struct h
 }
 
 /*
- * Not the expected message, but one that a running call waits for. Its sender is the
+ * Not the expected message: a running call waits for this one. Its sender is the
  * peer of the step, so none has to be looked up. That others have called is known already.
  */
 static bool match_plan(halay_comm_t *comm, const struct hly_header *h, const void *data,

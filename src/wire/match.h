@@ -36,7 +36,7 @@ bool hly_unexpected_compare(halay_request_t *request);
 enum hly_landed hly_unexpected_land(halay_request_t *request, uint32_t step);
 void hly_unexpected_forget(struct hly_link *list);
 /* The next orphan of a communicator that has just been made: match it, then free it. NULL: there
- * are no more. */
+ * have ended. */
 struct hly_unexpected *hly_orphan_take(halay_comm_t *comm);
 void hly_orphan_match(halay_comm_t *comm, struct hly_unexpected *message);
 /* The call of an orphan from this peer, which calls on a communicator that is not made here. NULL:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * news.h - what wire/ and exec/ leave for the folders above them. hly_hand_on() (api/progress.c)
+ * news.h - what wire/ and exec/ leave for the folders above them. hly_hand_on() (run/progress.c)
  * hands it on, in order, after each event of a transport. So nobody calls upwards, and no function
  * has to expect that a request ends while it works on it. News are handed on before the mutex is
  * released: so no request is released and made anew while news of it wait.
@@ -18,19 +18,19 @@ enum hly_news_kind {
     HLY_NEWS_LEAVE,      /* a LEAVE message (exec/relaxed.h): header */
     HLY_NEWS_INVITE,     /* an INVITE message (exec/circle.h): header, invitation */
     /* for fault/ */
-    HLY_NEWS_QUIET,          /* a message, target or piece of work of a failing call has ended */
-    HLY_NEWS_REFUSED,        /* the call starts, and fails at once */
-    HLY_NEWS_FAILED,         /* an error of this rank: value is the code; text */
-    HLY_NEWS_MISMATCH,       /* header is of a call that differs from this rank's */
-    HLY_NEWS_MISFIT,         /* a message of `other` bytes, where `value` are expected */
-    HLY_NEWS_UNKEPT,         /* no memory for a message that came before its call: comm, sequence */
-    HLY_NEWS_VERDICT,        /* an ALARM, ROUND or REVOKE message: header, verdict */
-    HLY_NEWS_ACCORD,         /* an ACCORD message: header, accord */
-    HLY_NEWS_HELLO,          /* value: settings differ; 0: builds do: header, hello */
-    HLY_NEWS_ASKED,          /* an ASK, TELL or MISSING message: header; value: hops */
-    HLY_NEWS_LOST,           /* a peer is lost: peer */
+    HLY_NEWS_QUIET,    /* a message, target or piece of work of a failing call has ended */
+    HLY_NEWS_REFUSED,  /* the call starts, and fails at once */
+    HLY_NEWS_FAILED,   /* an error of this rank: value is the code; text */
+    HLY_NEWS_MISMATCH, /* header is of a call that differs from this rank's */
+    HLY_NEWS_MISFIT,   /* a message of `other` bytes, where `value` are expected */
+    HLY_NEWS_UNKEPT,   /* no memory for a message that came before its call: comm, sequence */
+    HLY_NEWS_VERDICT,  /* an ALARM, ROUND or REVOKE message: header, verdict */
+    HLY_NEWS_ACCORD,   /* an ACCORD message: header, accord */
+    HLY_NEWS_HELLO,    /* value: settings differ; 0: builds do: header, hello */
+    HLY_NEWS_ASKED, /* an ASK, TELL or MISSING message: header; value: how often it was forwarded */
+    HLY_NEWS_LOST,  /* a peer is lost: peer */
     HLY_NEWS_TRANSPORT_LOST, /* a transport has failed: text says why */
-    /* for api/ */
+    /* for run/ */
     HLY_NEWS_COMPLETE /* a call that is part of a group, or explained, is complete */
 };
 

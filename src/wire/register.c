@@ -2,7 +2,8 @@
 /*
  * register.c - the registration cache: memory that stays registered with the transports that put.
  * It is named by the program, or was made for it, or is scratch of requests. Some of it was made by
- * a transport, so that peers of the node can read it. docs/decisions/0028 and 0032 say why.
+ * a transport, so that peers of the node can read it. Why:
+ * docs/decisions/transports.md#0028, docs/decisions/shared-memory.md#0032.
  *
  * An entry lives until its owner takes it back. It may lack a registration: the transport has
  * refused it, or its key was revoked. Transfers then register what they need, as for all other

@@ -9,10 +9,12 @@
  * What is sent from memory that the transport lends need not be copied: the receiver reads it
  * there. Beyond unannounced_bytes nothing is sent that has no place to go to.
  *
- * A target is withdrawn by a handshake (docs/decisions/0006): REVOKE, and the sender's REVOKED once
- * its transport is off the memory. A dead sender needs none. Before that no call returns an error.
+ * A target is withdrawn by a handshake (docs/decisions/transports.md#0006): REVOKE, and the
+ * sender's REVOKED once its transport is off the memory. A dead sender needs none. Before that no
+ * call returns an error.
  */
 #include "wire/rendezvous.h"
+#include "plan/collective.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -164,7 +166,7 @@ static enum hly_mode choose_mode(struct hly_target *l, uint64_t cookie, struct h
     const struct hly_extent *ext = hly_operand_extents(l->request, operand);
     const halay_operand_t *o = &plan->operands[operand];
     if (o->first + o->count > plan->blocks ||
-        (o->count > 1 && plan->params.collective == HALAY_ALLTOALL)) {
+        (o->count > 1 && hly_collective_is_exchange(plan->params.collective))) {
         assert(!l->request->direct); /* hly_is_direct() */
         return HLY_STAGED;           /* it may be in two extents here or at the sender */
     }
@@ -232,9 +234,9 @@ static bool is_offered(const halay_request_t *r)
     const struct hly_call_desc *b = &r->call.desc;
     if (r->segments.number)
         return false;
-    if (b->collective == HALAY_ALLTOALL)
+    if (hly_collective_is_exchange(b->collective))
         return r->layout.tables != NULL;
-    return b->collective == HALAY_BROADCAST &&
+    return hly_collective_is_from_root(b->collective) &&
            (r->comm->nnodes < 2 || halay_planner_get(r->plan->plan->planner)->restrictions &
                                        (HALAY_PLANNER_SHORT | HALAY_PLANNER_ROUNDS));
 }
@@ -272,7 +274,7 @@ int hly_rendezvous_send(halay_request_t *r, uint32_t step)
         if (is_offered(r))
             hly_control_send(r->comm, (int)s->peer, HLY_EAGER, r->sequence, s->edge, bytes,
                              &r->call, NULL, 0);
-        return HALAY_INPROGRESS; /* till the receiver announces itself */
+        return HALAY_INPROGRESS; /* until the receiver announces itself */
     }
     struct hly_send *send = carrier(r, step, eager);
     if (!send) {

@@ -122,7 +122,7 @@ struct hly_progress_of {
     uint8_t before;       /* HLY_BEFORE_*: scaling of the input, before any step */
     uint8_t after;        /* HLY_AFTER_*: what remains of layout.after */
 };
-/* The others are added: in a call that stands behind the program's stream, until the stream comes
+/* The others are added: in a call that waits for the program's stream, until the stream comes
  * there; and where buffers are staged, whose copy to the host comes next. */
 enum {
     HLY_BEFORE_NOTHING = 0,
@@ -148,7 +148,8 @@ struct hly_expected {
     char *place;
     const struct hly_transport *transport; /* over which it comes */
     uint32_t step;                         /* HALAY_STEP_NONE: nothing is expected */
-    uint32_t kept; /* step for which the rest is filled in, but for the sequence number; or none */
+    uint32_t
+        kept; /* step for which the rest is filled in, except for the sequence number; or none */
     uint32_t reduction; /* the one that alone reads the payload; or HALAY_STEP_NONE */
     uint32_t other;     /* what the reduction waits for besides; or HALAY_STEP_NONE */
     uint32_t source;    /* which source of the reduction it is */
@@ -156,15 +157,15 @@ struct hly_expected {
 
 /* ---------------------------------------------------------------- the request */
 
-/* What a request has to do with groups of calls: api/group.c. */
+/* What a request has to do with groups of calls: run/group.c. */
 struct hly_in_group {
     struct hly_group *member_of;  /* the one that it belongs to; or NULL */
     struct hly_group *stands_for; /* the one whose end the program waits for by it; or NULL */
-    bool is_behind;  /* of a group with group steps: these come behind those of the calls */
+    bool is_behind;  /* of a group with group steps: these come after those of the calls */
     uint32_t behind; /* before this one, on the communicator that the program knows */
 };
 
-/* Of a call that has returned: api/returned.c. */
+/* A call that has returned: run/returned.c. */
 struct hly_before_gate {
     bool stands; /* the program's stream, before the gate of this number */
     bool opens;  /* the GPU does so, behind the last that the call does there */
@@ -222,7 +223,7 @@ struct halay_request {
     struct hly_failure *failure; /* how it has failed, until the program reads it; or NULL */
     struct hly_refusal *refusal; /* why it fails when it starts; or NULL */
     struct hly_in_group group;
-    halay_request_t *instead; /* persistent: runs in its place (api/persistent.c); or NULL */
+    halay_request_t *instead; /* persistent: runs in its place (run/persistent.c); or NULL */
     struct hly_kept_memory kept;
     struct hly_before_gate gate;
     struct hly_explained *explained; /* HALAY_EXPLAIN: gets its time; else NULL */

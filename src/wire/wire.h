@@ -33,12 +33,12 @@ enum hly_kind {
     /* For relaxed broadcasts. Edge 0: I leave when you have ended all calls up to this one; 1: I
      * have ended them. */
     HLY_LEAVE,
-    /* Of a device's circle (exec/circle.h): edge is the channel, cookie its generation, and struct
+    /* A device's circle (exec/circle.h): edge is the channel, cookie its generation, and struct
      * hly_invitation follows. */
     HLY_INVITE,
     HLY_ACCORD, /* of agreement `sequence` of the survivors: struct hly_accord_wire; fault/accord.c
                  */
-    /* Of a call that waits (fault/patience.c); cookie: hly_cookie_about(). Where is that rank? */
+    /* From a call that waits (fault/patience.c); cookie: hly_cookie_about(). Where is that rank? */
     HLY_ASK,
     HLY_TELL,    /* the answer; edge: enum hly_seen */
     HLY_MISSING, /* to who speaks for all: that rank is awaited; edge as in TELL */

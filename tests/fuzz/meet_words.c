@@ -2,8 +2,8 @@
 /* Words on the connections of transports between nodes (transports/common): of strangers, of peers
  * that call, of one that was called, in any order. The first byte says what the transport does:
  * takes a link, cannot, or leaves it. */
+#include "common/keys.h"
 #include "fuzz.h"
-#include "keys/keys.h"
 #include "transports/common/guest.c" /* NOLINT(bugprone-suspicious-include) */
 
 enum { LINKS = 3 };

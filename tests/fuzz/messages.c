@@ -8,9 +8,9 @@
 #include <poll.h>
 #include <time.h>
 
-#include "api/api.h"
 #include "exec/exec.h"
 #include "fuzz.h"
+#include "run/run.h"
 #include "wire/endpoint.h"
 #include "wire/match.h"
 

@@ -22,6 +22,7 @@
 #include <halay/boot.h>
 
 #include "../check.h"
+#include "../whole_table.h"
 
 extern const halay_boot_ops_t halay_boot_v4_pmix, halay_boot_v4_tcp, halay_boot_v4_meet;
 extern int PMIx_Init(void *proc, void *info, size_t ninfo);
@@ -314,6 +315,7 @@ int main(int argc, char **argv)
         ops = &halay_boot_v4_tcp;
     if (by && !strcmp(by, "meet"))
         ops = &halay_boot_v4_meet;
+    MUST(ops->size == sizeof *ops && is_whole(ops, sizeof *ops));
     if (!strcmp(what, "info"))
         return info();
     if (!strcmp(what, "children"))

@@ -33,7 +33,7 @@ for eighths in 6 4 1; do
     case $status in
     0) ;;
     137)
-        says err "^halayrun: rank [0-9]* (pid .*) was killed by signal 9 (SIGKILL), and the kernel has killed for want of memory"
+        says err "^halayrun: rank [0-9]* (pid .*) was killed by signal 9 (SIGKILL), and the kernel has killed when memory ran out"
         ;;
     *) says err "memory" ;;
     esac

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every setting of proc/settings.c with a value that makes no sense is told of, with its name, the value and what it takes;
+# Every setting of common/settings.c with a value that makes no sense is told of, with its name, the value and what it takes;
 # and a setting that is added to the table without a row here fails.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
-table=$(dirname "$0")/../../proc/settings.c
+table=$(dirname "$0")/../../common/settings.c
 [ -r "$table" ] || fail "no table $table"
 one="$HALAYRUN -np 1 $JOB_RANK"
 two="$HALAYRUN -np 2 $JOB_RANK"

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "mxnet")
-FOLDERS = "bench deploy examples proc scripts slurm tests tools transports python include"
+FOLDERS = "bench common deploy examples scripts slurm tests tools transports python include"
 TREE = tuple(f"{folder}/" for folder in FOLDERS.split())
 SHELLS = {"sh", "bash", "console", "shell"}
 SECONDS = 300  # that the commands of one page may take

@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include <halay/local.h>
+
 #include "device/device_builtin.h"
 #include "ranks.h"
 
@@ -79,6 +81,27 @@ static void post_while_asleep(struct rank *r)
     pthread_join(thread, NULL);
 }
 
+/* Moves that belong to no call. */
+static void wait_for_moves(struct rank *r)
+{
+    int32_t in[COUNT], out[COUNT];
+    const uint64_t slept = counters_of(r).sleeps;
+    const halay_move_t move = {.dst = out,
+                               .src = in,
+                               .count = COUNT,
+                               .type = HALAY_INT32,
+                               .direction = HALAY_WITHIN,
+                               .factor = 1};
+    for (int i = 0; i < CALLS; i++) {
+        const uint64_t start = ranks_now_ns();
+        memset(in, i + 1, sizeof(in));
+        CHECK(!halay_local_moves(r->context, HALAY_MEMORY_HOST, &move, 1, 10 * SOON_NS), "moves");
+        CHECK(ranks_now_ns() - start < SOON_NS, "move %d: a sleep has missed its end", i);
+        CHECK(!memcmp(in, out, sizeof(in)), "move %d", i);
+    }
+    CHECK(counters_of(r).sleeps > slept, "it was never slept");
+}
+
 int main(void)
 {
     struct hly_device_late_arg arg = {.delay_us_max = 30000};
@@ -91,5 +114,6 @@ int main(void)
         }
     o.nranks = 1;
     ranks_run(&o, post_while_asleep, NULL);
+    ranks_run(&o, wait_for_moves, NULL);
     return 0;
 }

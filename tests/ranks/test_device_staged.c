@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Staged calls (docs/decisions/0053), of one slice and of several. Each piece of one rank's device
- * work in turn never finishes, ends with an error, or breaks its device; or that gives no host
- * memory; or a rank is absent: the call ends on all ranks, in time, and no byte of its buffers
- * changes afterwards. Warm calls take no more memory, and a long one no more than its slots.
+ * Staged calls (docs/decisions/device-memory.md#0053), of one slice and of several. Each piece of
+ * one rank's device work in turn never finishes, ends with an error, or breaks its device; or that
+ * gives no host memory; or a rank is absent: the call ends on all ranks, in time, and no byte of
+ * its buffers changes afterwards. Warm calls take no more memory, and a long one no more than its
+ * slots.
  *
  *   test_device_staged [sampled]   sampled: a third of the failures, by a seed
  */

@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "api/api.h"
 #include "ranks.h"
+#include "run/run.h"
 #include "wire/match.h"
 
 enum { BYTES = 65536, MIB = 1 << 20 };

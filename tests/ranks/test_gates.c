@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls of group steps that return when they are posted (docs/decisions/0066), over the doubles of
- * NCCL and of CUDA's driver: their gates are opened by the GPU's stream, behind the collective, and
- * neither the program's thread nor ours is in the way of the result. A chain of calls, each on the
- * result of the one before; averages, which open theirs behind the division; calls that differ; a
- * collective that hangs until it is given up, after which the same gates serve again; a rank that
- * dies with many calls under way.
+ * Calls of group steps that return when they are posted (docs/decisions/streams.md#0066), over the
+ * doubles of NCCL and of CUDA's driver: their gates are opened by the GPU's stream, behind the
+ * collective, and neither the program's thread nor ours is in the way of the result. A chain of
+ * calls, each on the result of the one before; averages, which open theirs behind the division;
+ * calls that differ; a collective that hangs until it is given up, after which the same gates serve
+ * again; a rank that dies with many calls under way.
  */
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls that are captured into CUDA graphs (docs/decisions/0071), over the doubles of NCCL and of
- * CUDA's driver: graphs that run a hundred times with other data each time; averages, which are
- * divided in the graph, with the bits of the call outside; all that a capture
- * cannot have, by name, on all ranks, and without harm to the capture; ranks that capture other
- * calls, or of which one captures none; and a rank that is lost while a graph runs on the others.
+ * Calls that are captured into CUDA graphs (docs/decisions/streams.md#0071), over the doubles of
+ * NCCL and of CUDA's driver: graphs that run a hundred times with other data each time; averages,
+ * which are divided in the graph, with the bits of the call outside; all that a capture cannot
+ * have, by name, on all ranks, and without harm to the capture; ranks that capture other calls, or
+ * of which one captures none; and a rank that is lost while a graph runs on the others.
  */
 #include <string.h>
 #include <unistd.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls that return when they are posted (HALAY_STREAM_RETURNS, docs/decisions/0066), over the
- * double of CUDA's driver and over the late device. The program looks at nothing but its stream. A
- * call returns while its peers are absent; many calls with work between them; two streams in
- * opposite order; a rank that is absent, has made another call, stops making calls or dies with
+ * Calls that return when they are posted (HALAY_STREAM_RETURNS, docs/decisions/streams.md#0066),
+ * over the double of CUDA's driver and over the late device. The program looks at nothing but its
+ * stream. A call returns while its peers are absent; many calls with work between them; two streams
+ * in opposite order; a rank that is absent, has made another call, stops making calls or dies with
  * many under way; a gate that cannot be; the end of the context with a call under way.
  */
 #include <string.h>

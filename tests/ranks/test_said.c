@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
-#include "api/api.h"
 #include "fault/fault.h"
 #include "ranks.h"
+#include "run/run.h"
 #include "wire/match.h"
 
 static void meet(struct rank *r)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_series.c - equal broadcasts, one after the other (docs/decisions/0046): their root goes
- * ahead, but not further than said; data are right whatever comes between them; however a call of a
- * series fails, all ranks hear of it within HLY_RELAXED_PERIOD calls, in the same words; and a root
- * that leaves takes nothing with it.
+ * test_series.c - equal broadcasts, one after the other (docs/decisions/plans.md#0046): their root
+ * goes ahead, but not further than said; data are right whatever comes between them; however a call
+ * of a series fails, all ranks hear of it within HLY_RELAXED_PERIOD calls, in the same words; and a
+ * root that leaves takes nothing with it.
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls behind a stream of the program (docs/decisions/0056), over the double of CUDA's driver and
- * over the late device: the input is made by work in the stream that has not run yet at the call,
- * and nobody waits for it but the call. NULL resets; two communicators with two streams, one behind
- * the other; a stream of another GPU or device, or being captured; faults at the driver's calls; a
- * stream that stops; a rank that is absent.
+ * Calls behind a stream of the program (docs/decisions/streams.md#0056), over the double of CUDA's
+ * driver and over the late device: the input is made by work in the stream that has not run yet at
+ * the call, and nobody waits for it but the call. NULL resets; two communicators with two streams,
+ * one behind the other; a stream of another GPU or device, or being captured; faults at the
+ * driver's calls; a stream that stops; a rank that is absent.
  */
 #include <string.h>
 #include <sys/wait.h>

@@ -7,9 +7,9 @@
  */
 #include <string.h>
 
-#include "api/api.h"
 #include "exec/relaxed.h"
 #include "ranks.h"
+#include "run/run.h"
 
 #define SOON_NS 10000000000ull
 

@@ -5,7 +5,11 @@
 #include <halay/halay.h>
 #include <halay/launch.h>
 #include <halay/local.h>
+#include <halay/memory.h>
 #include <halay/plan.h>
+#include <halay/record.h>
+#include <halay/stats.h>
+#include <halay/stream.h>
 #include <halay/training.h>
 #include <halay/transport.h>
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../proc/calibration.h"
+#include "../../common/calibration.h"
 #include "../check.h"
 
 static char folder[] = "/tmp/halay_calibration_XXXXXX", library[64], path[HLY_CALIBRATION_PATH],

@@ -13,6 +13,8 @@
 
 #include <inproc/inproc.h>
 
+#include "../whole_table.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #endif
@@ -534,6 +536,7 @@ static void test_boot(void)
     CHECK(halay_inproc_hub_nodes(hub, holes) == HALAY_EINVAL, "a node without ranks");
     CHECK(halay_inproc_hub_nodes(hub, negative) == HALAY_EINVAL, "a negative node");
     CHECK(halay_inproc_hub_nodes(hub, nodes) == 0, "nodes");
+    CHECK(is_whole(boot_ops, sizeof(*boot_ops)), "a member is NULL");
     CHECK(boot_ops->probe(&announced) == 0 && announced == 1, "probe");
     for (int r = 0; r < 3; r++) {
         rank[r] = (struct halay_inproc_rank){hub, r};

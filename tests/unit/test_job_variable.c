@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../proc/autotune.h"
-#include "../../proc/job.h"
+#include "../../common/autotune.h"
+#include "../../common/job.h"
 #include "../check.h"
 
 static void finds(const char *text, const char *key, const char *wanted)

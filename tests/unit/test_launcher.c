@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "job/launcher.h"
+#include "start/launcher.h"
 
 #include "../check.h"
 

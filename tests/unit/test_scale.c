@@ -11,9 +11,9 @@
 #include <malloc.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "exec/exec.h"
 #include "ranks/ranks.h"
+#include "run/run.h"
 
 #define RANKS      100000
 #define NODE_RANKS 64

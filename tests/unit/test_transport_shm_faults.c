@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "../../keys/keys.h"
+#include "../../common/keys.h"
 #include "../../transports/shm/shm.h"
 #include "shm_rank.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "../../keys/keys.h"
+#include "../../common/keys.h"
 #include "tcp_fake.h"
 #include "tcp_stream.h"
 #include "transport_body.h"

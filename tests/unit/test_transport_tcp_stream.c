@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "../../keys/keys.h"
+#include "../../common/keys.h"
 #include "net_rank.h"
 #include "tcp_fake.h"
 #include "tcp_stream.h"

@@ -13,7 +13,7 @@
 
 #include <halay/plan.h>
 
-#include "../../proc/proc.h"
+#include "../../common/proc.h"
 
 #define RANKS_MAX (1 << 24)
 

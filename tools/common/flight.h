@@ -104,7 +104,7 @@ uint32_t hly_flights_lacking(const hly_flights_t *flights, char *text, size_t by
 /* Which calls do not end; returns how many, at most `most`. */
 uint32_t hly_flights_questions(const hly_flights_t *flights, hly_question_t *questions,
                                uint32_t most);
-/* Who keeps it from its end, of those that have left a record; returns how many. */
+/* Finds those that keep it from its end, among those that have left a record; returns how many. */
 uint32_t hly_flights_blame(const hly_flights_t *flights, const hly_question_t *question,
                            hly_blame_t *blames, uint32_t most);
 /* Prints each rank's story, then who is to blame, a line each with `head` before it; of many ranks

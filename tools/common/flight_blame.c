@@ -89,8 +89,8 @@ static int is_member(const hly_question_t *q, const hly_flight_t *f)
     return at % m->stride == 0 && at / m->stride >= 0 && at / m->stride < m->nranks;
 }
 
-/* Who has not made it. One that waits in a call of another communicator is not to blame while
- * others are: they keep that one. */
+/* Blames those that have not made it. One that waits in a call of another communicator is not to
+ * blame while others are: they keep that one. */
 static void look_for_absent(struct search *s)
 {
     for (int calls = 0; calls < 2 && !s->n; calls++) {
@@ -135,7 +135,7 @@ static void look_at_edges(struct search *s)
             if (f)
                 hly_flight_stand(f, &peers);
             if (f && (!is_in_call(&peers) || !peers.wait))
-                blame(s, f, "is waited for");
+                blame(s, f, "keeps the others waiting");
         }
     }
 }
@@ -188,7 +188,7 @@ static int is_in_accord(const hly_flight_t *f, const hly_question_t *q, int *end
     return 0;
 }
 
-/* Whom those in it await, but for who awaits others in it. */
+/* Whom those in it await, except for those who await others in it. */
 static void look_at_accord(struct search *s)
 {
     for (uint32_t i = 0; i < s->flights->n; i++) {
@@ -209,7 +209,7 @@ static void look_at_accord(struct search *s)
             if (!made)
                 blame(s, f, "has not called it");
             else if (ended || still)
-                blame(s, f, still ? "does not go on" : "is waited for");
+                blame(s, f, still ? "does not go on" : "keeps the others waiting");
         }
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * flight_find.c - the flight records of this machine: memfds of that name, which this user's
- * processes hold. Of a rank that has died its launcher still holds it.
+ * processes hold. Its launcher still holds that of a rank that has died.
  */
 #define _GNU_SOURCE
 #include <ctype.h>

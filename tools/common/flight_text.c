@@ -23,7 +23,7 @@ static const halay_record_wait_t *wait_of(const hly_flight_t *f, const halay_rec
     return found;
 }
 
-/* Of the calls at the end that have failed, one after the other, the first: the others end with its
+/* The first of the calls at the end that have failed, one after the other: the others end with its
  * verdict. */
 static const halay_record_call_t *first_failed(const hly_flight_t *f)
 {
@@ -277,7 +277,7 @@ static void put_place(const hly_flight_t *f, const hly_standing_t *s, uint64_t n
         return;
     case HLY_IN_INIT:
         put(text, bytes, "in halay_init()");
-        if (f->here && !f->head.ended) /* else it is not known till when */
+        if (f->here && !f->head.ended) /* else nobody knows until when */
             put_since(f, f->head.began_ns, now_ns, text, bytes);
         return;
     case HLY_NO_INIT:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * machine.h - all ranks of a program in one state, moved one event at a time. Who picks the events
- * picks the order.
+ * machine.h - all ranks of a program in one state, moved one event at a time. The caller picks the
+ * events, and so the order.
  *
  * A step starts as soon as it may and ends when the order says so; this makes it overlap with as
  * much as it ever could. While a step is on its way, its sources may be read, and garbage may stand

@@ -12,7 +12,7 @@
 
 #include <halay/group.h>
 
-#include "../../proc/settings.h"
+#include "../../common/settings.h"
 
 #define WITHOUT                                                                                    \
     "calls in GPU memory are staged, or use Halay's own group steps where the ranks of a node "    \

@@ -440,7 +440,7 @@ int hly_sizes_agree(const hly_program_t *program, uint32_t from_rank, const hly_
     return 1;
 }
 
-/* Of a GROUP: what both name is the same block, and in scratch all of it stands in one way. */
+/* In a GROUP: what both name is the same block, and in scratch all of it stands in one way. */
 static int check_group_overlap(const hly_program_t *program, const hly_pstep_t *step)
 {
     const hly_run_t *target = &program->runs[step->target];

@@ -23,7 +23,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "../../proc/calibration.h"
+#include "../../common/calibration.h"
 #include "bench.h"
 
 #define BATCHES     15

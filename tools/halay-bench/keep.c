@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../proc/calibration.h"
+#include "../../common/calibration.h"
 #include "../common/library.h"
 #include "bench.h"
 

@@ -72,7 +72,7 @@ static int run(const struct hly_bench *b, const halay_topology_t *t, halay_comm_
     return rc || !valid;
 }
 
-/* All of it is on its way, or it is said why not. */
+/* All of it is on its way, or a note has told why not. */
 static int is_written(FILE *file, const char *name)
 {
     const int well = !fflush(file) && !ferror(file);

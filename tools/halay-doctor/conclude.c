@@ -35,7 +35,7 @@ static void advise_fact(struct hly_finding *f, const char *name)
                    "the same MTU on all nodes, and on the switches: ip link set IFACE mtu ...");
     else if (strstr(name, "MTU"))
         hly_advise(f,
-                   "Connections come about, and large messages vanish or crawl: a packet that one "
+                   "Connections are made, and large messages vanish or crawl: a packet that one "
                    "side may send is too large for the other.",
                    "the same MTU on all nodes, and on the switches: ip link set IFACE mtu ...");
     else
@@ -119,7 +119,7 @@ static bool counts(const struct hly_job *job, int a, int b)
 }
 
 /*
- * Of all ways that count, what the better quarter has: one bad host of four is in half of them.
+ * What the better quarter of all ways that count has: one bad host of four is in half of them.
  * False: too few to tell.
  */
 static bool quartiles(const struct hly_job *job, double *latency, double *bandwidth)

@@ -50,7 +50,7 @@ extern const char *const hly_severity_names[HLY_SEVERITIES];
 struct hly_finding *hly_find(struct hly_report *report, enum hly_severity severity,
                              const char *check, const char *where, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
-/* Of a finding that is not good. */
+/* Adds to a finding that is not good. */
 void hly_advise(struct hly_finding *finding, const char *why, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void hly_fact(struct hly_report *report, const char *name, const char *format, ...)
@@ -81,7 +81,7 @@ bool hly_usable(const struct hly_probe *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The rest of the line that begins with `key`, less blanks and colons before it. */
 bool hly_line(const char *text, const char *key, char *value, size_t bytes);
-/* Of the host, as /proc/meminfo has it. */
+/* The host's memory, as /proc/meminfo has it. */
 uint64_t hly_memory_bytes(const struct hly_probe *p);
 /* "64 KiB" */
 const char *hly_bytes_text(uint64_t bytes, char text[32]);

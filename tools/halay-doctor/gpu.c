@@ -63,7 +63,7 @@ static void tell_nvidia(const struct hly_probe *p, const char *driver, int gpus)
         hly_advise(hly_find(p->report, HLY_WARNING, "gpu.peer", "",
                             "HALAY_GPUDIRECT is 1, and there is no RDMA device"),
                    "Calls of several nodes in GPU memory fail.",
-                   "take HALAY_GPUDIRECT away, or see what is said of RDMA");
+                   "take HALAY_GPUDIRECT away, or see the findings on RDMA");
         return;
     }
     hly_advise(hly_find(p->report, HLY_WARNING, "gpu.peer", "",

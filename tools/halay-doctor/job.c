@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.c - the job: rank 0 leads, the others follow (docs/decisions/0027). In order: hello from all
- * ranks, who has a seat, reports, everybody to everybody at once, then rounds of pairs, each given
- * out and collected by rank 0.
+ * job.c - the job: rank 0 leads, the others follow (docs/decisions/diagnosis.md#0027). In order:
+ * hello from all ranks, who has a seat, reports, everybody to everybody at once, then rounds of
+ * pairs, each given out and collected by rank 0.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -133,7 +133,7 @@ static void examine(const struct hly_options *o, struct hly_report *report)
     hly_probe_gpu(&p);
 }
 
-/* The launcher's number of this process, where no job came about that could tell. */
+/* The launcher's number of this process, where no job was made that could tell. */
 static bool is_first(void)
 {
     static const char *const variables[] = {"PMIX_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK",

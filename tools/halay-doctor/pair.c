@@ -113,7 +113,7 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Who leads says in each message whether another one follows. */
+/* The leader says in each message whether another one follows. */
 static int ping(const struct hly_table *table, int rank, double *us)
 {
     static const size_t most = LATENCY_CALLS + LATENCY_WARM;

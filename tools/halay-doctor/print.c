@@ -16,7 +16,7 @@ static bool same(const struct hly_finding *a, const struct hly_finding *b)
            !strcmp(a->remedy, b->remedy);
 }
 
-/* What is well is told of the first host alone, whatever the numbers are elsewhere. */
+/* What is well is printed for the first host alone, whatever the numbers are elsewhere. */
 static bool alike(const struct hly_finding *a, const struct hly_finding *b)
 {
     bool good = a->severity == HLY_GOOD && b->severity == HLY_GOOD;
@@ -210,7 +210,7 @@ void hly_print(const struct hly_options *options, const struct hly_job *job)
                "too)\n",
                job->reports[0].host);
     else
-        printf("%s; no job came about\n", job->reports[0].host);
+        printf("%s; no job was made\n", job->reports[0].host);
     if (*options->root)
         printf("of the files below %s\n", options->root);
     print_findings(options, job, counts);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rails.c - which ports a rank would use. The rule is that of transports/verbs
- * (docs/decisions/0029), seen from one end and from the first rank of a node.
+ * (docs/decisions/transports.md#0029), seen from one end and from the first rank of a node.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -75,7 +75,7 @@ static struct hly_gid gid_choose(const struct hly_probe *p, const struct hly_por
     return best;
 }
 
-/* Of a port of Ethernet that is active. */
+/* The port is Ethernet and active. */
 static void tell_gid(const struct hly_probe *p, const struct hly_port *port)
 {
     const struct hly_gid *gid = &port->gid;

@@ -304,7 +304,7 @@ says "^ok +pairs.reach +the two reach each other$"
 
 # No job: told with the findings of the first rank's host.
 expect 1 env SLURM_STEP_ID=1 SLURM_STEP_NUM_TASKS=2 "$DOCTOR" --root healthy
-says "^halay-doctor .*; no job came about$"
+says "^halay-doctor .*; no job was made$"
 says "^error +job +Slurm's srun announced 2 ranks, .* start it with srun --mpi=pmix"
 expect 0 env SLURM_STEP_ID=1 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 "$DOCTOR" --root healthy
 [ ! -s out ] || fail "a second rank prints, too"

@@ -9,7 +9,7 @@
 
 #include <halay/plan.h>
 
-#include "../../proc/calibration.h"
+#include "../../common/calibration.h"
 #include "../common/library.h"
 #include "../common/size.h"
 #include "../common/switch.h"
@@ -28,7 +28,7 @@ const char hly_info_explain_help[] =
     "  --nodes N         nodes (1), the ranks spread evenly, consecutive ones together\n"
     "  --round-robin     ... or dealt out to the nodes in turn\n"
     "  --oversubscribed         on one node that has more ranks than processors\n"
-    "  --single          ... and but one processor\n"
+    "  --single          ... and only one processor\n"
     "  --type T          float32\n"
     "  --op OP           sum; \"ordered\" is any operation that does not commute\n"
     "  --root R          root (0)\n"

@@ -13,8 +13,8 @@
 
 #include <halay/boot.h>
 
-#include "../../proc/calibration.h"
-#include "../../proc/settings.h"
+#include "../../common/calibration.h"
+#include "../../common/settings.h"
 #include "../common/library.h"
 #include "info.h"
 
@@ -50,6 +50,17 @@ static void alone_close(halay_boot_t *boot)
     (void)boot;
 }
 
+static void alone_lost(halay_boot_t *boot, int rank)
+{
+    (void)boot, (void)rank;
+}
+
+static int alone_newcomers(halay_boot_t *boot, int *count)
+{
+    (void)boot, (void)count;
+    return HALAY_EUNSUPPORTED;
+}
+
 static int try_init(const char *isa, char *error, size_t bytes)
 {
     static const halay_boot_ops_t alone = {.size = sizeof alone,
@@ -57,7 +68,10 @@ static int try_init(const char *isa, char *error, size_t bytes)
                                            .probe = alone_probe,
                                            .open = alone_open,
                                            .get = alone_get,
-                                           .close = alone_close};
+                                           .lost = alone_lost,
+                                           .newcomers = alone_newcomers,
+                                           .close = alone_close,
+                                           .leave = alone_close};
     halay_context_t *context;
     halay_config_t config = HALAY_CONFIG_INIT;
     config.boot = &alone;

@@ -93,7 +93,7 @@ static uint64_t hash_place(const hly_model_t *m, int p, uint64_t hash)
     hash =
         hly_seen_mix(hash, (uint64_t)at->state | (uint64_t)(at->rank + 1) << 4 | at->member << 8 |
                                at->leaves << 9 | at->reported << 10 | at->lost << 11 |
-                               at->told << 12 | at->stopped << 13 | at->condemned << 14 |
+                               at->was_refused << 12 | at->stopped << 13 | at->condemned << 14 |
                                at->doomed << 15 | (uint64_t)at->id[1] << 16);
     hash = hly_seen_mix(hash, since(m, asks ? at->end_ns : 0) ^ since(m, at->unfit_ns) << 3);
     for (int i = 0; i < HLY_MODEL_PLACES && asks; i++)
@@ -421,7 +421,7 @@ static bool are_stopped(const hly_model_t *m)
 static bool has_failure(const hly_model_t *m)
 {
     for (int p = 0; p < m->limits.places; p++)
-        if (m->process[p].failed && lives(&m->process[p]) && !worlds_of(m)->place[p].told)
+        if (m->process[p].failed && lives(&m->process[p]) && !worlds_of(m)->place[p].was_refused)
             return true;
     return false;
 }
@@ -480,7 +480,7 @@ static void look(hly_model_t *m)
             continue;
         if (m->limits.least)
             m->ops->seen(w, p, m->limits.list ? !is_coming(m, p) : it->stopped && lives(it));
-        else if (it->failed && lives(it) && !w->place[p].told && hly_worlds_is_awaited(w, p))
+        else if (it->failed && lives(it) && !w->place[p].was_refused && hly_worlds_is_awaited(w, p))
             m->ops->failed(w, p);
     }
 }

@@ -26,7 +26,7 @@ int hly_replay_init(hly_replay_t *replay, const hly_flights_t *flights,
                     const hly_question_t *question);
 void hly_replay_finish(hly_replay_t *replay);
 /*
- * Runs all ranks but the frozen ones on till nothing moves, with messages that are buffered. Gives
+ * Runs all ranks but the frozen ones on until nothing moves, with messages that are buffered. Gives
  * how many ranks are through, and of each rank the first step that is not done; nsteps: none. If
  * all are through, the results are judged.
  */

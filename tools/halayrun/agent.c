@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * agent.c - an agent runs its own command line, and is told by its head only when. What the end of
- * a process means, the head knows: here it is said, and handed on.
+ * a process means, the head knows: this file reports it, and hands on.
  */
 #define _GNU_SOURCE
 #include "agent.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* agent.h - a halayrun that starts processes for the head of a job on another node.
- * docs/decisions/0102. */
+ * docs/decisions/launchers.md#0102. */
 #ifndef HALAYRUN_AGENT_H
 #define HALAYRUN_AGENT_H
 

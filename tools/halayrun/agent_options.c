@@ -145,7 +145,7 @@ int hly_agent_check(struct hly_options *o)
     return -1;
 }
 
-/* Bytes in `secret`, without the newline behind them; -1, said. */
+/* Bytes in `secret`, without the newline after them; -1, said. */
 static ssize_t read_secret(const char *path, char secret[SECRET_BYTES + 1])
 {
     struct stat is = {0};

@@ -170,7 +170,7 @@ static void end(struct hly_job *job, const halay_launch_event_t *e)
     struct hly_rank *r = &job->ranks[e->rank];
     if (!r->far || r->ended)
         return;
-    r->with_agent = e->count;
+    r->lost_with_agent = e->count;
     snprintf(r->why, sizeof r->why, "%s", e->text);
     hly_job_ended(job, e->rank, e->value, e->state, r->why[0] ? r->why : NULL);
 }
@@ -282,7 +282,7 @@ static void forsake(struct hly_job *job)
             continue;
         hly_note("the agent of process %d (%s) does not say that it has ended: it may live", slot,
                  hly_job_where(job, slot, where));
-        r->with_agent = 1;
+        r->lost_with_agent = 1;
         hly_job_ended(job, slot, SIGKILL, -1, NULL);
     }
 }

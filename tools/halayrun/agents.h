@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* agents.h - the head's side: launchers on other nodes that have brought places.
- * docs/decisions/0102. */
+ * docs/decisions/launchers.md#0102. */
 #ifndef HALAYRUN_AGENTS_H
 #define HALAYRUN_AGENTS_H
 

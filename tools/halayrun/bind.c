@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bind.c - an equal share of this machine's processors for each rank: docs/decisions/0039.
+ * bind.c - an equal share of this machine's processors for each rank:
+ * docs/decisions/launchers.md#0039.
  *
  * Processors are put in the order of their place: socket, NUMA node, core, number. Share s has the
  * cores from ceil(s * cores / shares) on, so a share ends where a socket does whenever that can be.

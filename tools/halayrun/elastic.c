@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * elastic.c - a job whose ranks change. Who is in the next world is the driver's matter
- * (boot/meet); here is who lives.
+ * elastic.c - a job whose ranks change. The driver (boot/meet) decides who
+ * is in the next world; this file knows who lives.
  *
  * The job is finishing once a process that was not told to leave has ended well. A failure counts
  * for the exit status until the ranks have met without the process that failed.

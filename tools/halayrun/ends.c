@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ends.c - how ranks have ended: which end is a failure, and what is said of it. */
+/* ends.c - how ranks have ended: which end is a failure, and its message. */
 #define _GNU_SOURCE
 #include "ends.h"
 
@@ -65,13 +65,13 @@ static void tell_end(struct hly_job *job, int rank, const char *then)
     char who[128], where[96];
     snprintf(who, sizeof who, "%s %d (%s)", hly_job_called(job), job->first + rank,
              hly_job_where(job, rank, where));
-    if (r->with_agent)
+    if (r->lost_with_agent)
         hly_note("%s is lost with its agent%s", who, then);
     else if (number)
         hly_note("%s was killed by signal %d (%s%s)%s%s%s%s", who, number, hly_signal_name(number),
                  WCOREDUMP(r->status) ? ", core dumped" : "",
                  number == SIGKILL && !r->far && hly_out_of_memory() > job->out_of_memory
-                     ? ", and the kernel has killed for want of memory since the job began: is it "
+                     ? ", and the kernel has killed when memory ran out since the job began: is it "
                        "at the limit of its cgroup, or the machine at its own?"
                      : "",
                  r->why[0] ? ": " : "", r->why, then);
@@ -188,7 +188,7 @@ static void end_well(struct hly_job *job, int rank)
 }
 
 /*
- * 1 if any rank has ended. Of those that ended together the one killed by a signal is the culprit.
+ * 1 if any rank has ended. The culprit is the one killed by a signal of those that ended together.
  * The others may see the end of its sockets, and leave, before its parent can see it end: so who
  * leaves with an error has some time to be the second.
  */

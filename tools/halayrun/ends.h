@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ends.h - how ranks have ended: which end is a failure, and what is said of it. */
+/* ends.h - how ranks have ended: which end is a failure, and its message. */
 #ifndef HALAYRUN_ENDS_H
 #define HALAYRUN_ENDS_H
 
@@ -15,7 +15,7 @@ void hly_job_ended(struct hly_job *job, int slot, int status, int state, const c
 int hly_job_collect(struct hly_job *job);
 /* halayrun's, of a rank's status. */
 int hly_exit_status(int status);
-/* How many processes of this machine the kernel has killed for want of memory, theirs or all. */
+/* How many processes of this machine the kernel has killed when memory ran out, theirs or all. */
 long hly_out_of_memory(void);
 
 #endif

@@ -18,7 +18,7 @@ int hly_guard_start(struct hly_guard *guard, struct hly_session *session);
 /* Tells it of a process group to kill. */
 void hly_guard_tell(const struct hly_guard *guard, pid_t group);
 
-/* It is no more, or soon will be: its number may become another's. */
+/* It has ended, or soon will: its number may become another's. */
 void hly_guard_forget(const struct hly_guard *guard, pid_t group);
 
 /* All is cleaned up: the guard ends without doing anything. */

@@ -109,7 +109,7 @@ int hly_accept(int fd, struct sockaddr *address, socklen_t *length)
         return guest;
     if (user != GUEST_NONE && !atomic_exchange(&told, 1))
         hly_note("a process of user %lld connected to this job's PMIx server, and was turned away; "
-                 "this is said once",
+                 "this is logged once",
                  user);
     close(guest);
     errno = EAGAIN; /* of all errors the one that libpmix takes for nothing at all */

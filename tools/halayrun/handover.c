@@ -422,7 +422,7 @@ static int add_mpirun(struct handover *h)
 
 /* ------------------------------------------------------------------ jsrun */
 
-/* Of the launch node, which is taken to be like the others. The kernel writes "0,4" or "0-3". */
+/* On the launch node, which is taken to be like the others. The kernel writes "0,4" or "0-3". */
 static int threads_per_core(void)
 {
     char text[256] = "", *at = text, *end;

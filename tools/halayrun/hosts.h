@@ -18,8 +18,8 @@ struct hly_hosts {
     int n;
 };
 
-/* "name", "name:slots", "::1", "[::1]" or "[::1]:slots" of so many bytes; slots is set where it is
- * said. NULL, or what is wrong. */
+/* "name", "name:slots", "::1", "[::1]" or "[::1]:slots" of so many bytes; slots is set where it
+ * is given. NULL, or what is wrong. */
 const char *hly_host_read(struct hly_host *host, const char *text, size_t bytes);
 
 /* It is a name of this machine. */

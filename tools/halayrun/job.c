@@ -128,7 +128,7 @@ static void interrupt(struct hly_job *job, int number, int from_terminal)
     job->silent_ms = job->kill_ms + SILENT_MS;
     if (number != SIGPIPE)
         hly_note("signal %d (%s): ending the job; the ranks have got it, and have %d s to end%s, "
-                 "or till a second signal",
+                 "or until a second signal",
                  number, hly_signal_name(number), grace_s, soon ? "" : " (--grace)");
     for (int rank = 0; rank < job->options->slots; rank++)
         if (number == SIGTERM || job->ranks[rank].far)

@@ -29,9 +29,9 @@ struct hly_rank {
     int far;          /* its pid where an agent has started it; -1: not known yet; 0: it is here */
     int doing;        /* proc(5)'s letter, as its agent has said last; 0: nothing yet */
     int64_t asked_ms; /* since when its agent has not said what it does; 0: it has */
-    int with_agent;   /* it counts as ended, since its agent is lost */
-    char host[64];    /* of the agent */
-    char why[252];    /* what else there is to say of its end */
+    int lost_with_agent; /* it counts as ended, since its agent is lost */
+    char host[64];       /* of the agent */
+    char why[252];       /* what else there is to say of its end */
 };
 
 struct hly_job {
@@ -52,7 +52,7 @@ struct hly_job {
     int report_fd, words; /* ranks that cannot become the program say so there */
     int nstarted, nended; /* over all the time */
 
-    /* Of a job whose ranks change (elastic.h). */
+    /* A job whose ranks change (elastic.h) has these. */
     struct hly_discovery *discovery;
     struct hly_starters *starters;
     struct hly_drops *drops; /* NULL: a failure costs its slot alone */

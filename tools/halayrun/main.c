@@ -143,7 +143,7 @@ static void is_lost(void *arg, int rank)
         hly_elastic_drop(job, rank);
 }
 
-/* An agent may wait for its head: till then a signal ends it, and the guard cleans up. */
+/* An agent may wait for its head: until then a signal ends it, and the guard cleans up. */
 static int start_servers(struct hly_job *job, const halay_launch_params_t *params)
 {
     sigset_t blocked;

@@ -67,7 +67,7 @@ static const char help[] =
     "Exit status: the first failed rank's, or 128 + the signal that ended it or halayrun; 124\n"
     "--timeout; 2 wrong usage; 125 halayrun failed; 126 the program cannot be run; 127 there is "
     "no\n"
-    "such program. Of a job that was handed over: its launcher's.\n"
+    "such program. A job that was handed over: its launcher's.\n"
     "\n"
     "Environment: TMPDIR (where the session's folder is made, /tmp), HALAY_PLUGIN_DIR, "
     "HALAY_BIND,\n"

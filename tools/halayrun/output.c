@@ -29,7 +29,7 @@ enum { STREAM_BYTES = 8192, PREFIX_BYTES = 48, TURNS = 64, LINGER_MS = 100 };
 struct stream;
 
 struct sink {
-    int fd, broken, lossy;     /* lossy: that something was not written is said */
+    int fd, broken, lossy;     /* lossy: it has printed that lines were lost */
     const struct stream *amid; /* the line that it has written last goes on; NULL: it has ended */
     size_t begin, end;
     char data[PIPE_BUF];
@@ -137,7 +137,7 @@ int hly_output_keep(struct hly_output *o, const char *folder)
     return make_folders(folder);
 }
 
-/* Of a rank that is started again, what it printed before stays. */
+/* If a rank is started again, what it printed before stays. */
 static int open_files(struct hly_output *o, int rank)
 {
     char path[PATH_MAX];

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../../proc/job.h"
+#include "../../common/job.h"
 #include "../common/flight.h"
 #include "note.h"
 #include "spawn.h"
@@ -58,7 +58,7 @@ static void drop(struct given *g)
     *g = (struct given){.fd = -1};
 }
 
-/* The head alone is mapped: of the rest nothing is needed till the end. */
+/* The head alone is mapped: nothing else is needed until the end. */
 static int make(struct hly_records *records, int rank)
 {
     struct given *g = &records->ranks[rank];

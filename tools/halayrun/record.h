@@ -17,7 +17,7 @@ int hly_records_give(struct hly_records *records, int rank, char ***env);
 void hly_records_started(struct hly_records *records, int rank, pid_t pid);
 /* It is the first that ended so, as waitpid() has it. */
 void hly_records_ended(struct hly_records *records, int rank, int status);
-/* How far the rank has come, as its record says (record.h of Halay); -1: nobody knows. Of a state:
+/* How far the rank has come, as its record says (record.h of Halay); -1: nobody knows. As a state:
  * it is or was in Halay, and has not finalized; */
 int hly_records_state(const struct hly_records *records, int rank);
 int hly_state_left_early(int state);

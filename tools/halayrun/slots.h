@@ -13,7 +13,7 @@ struct hly_slots;
 struct hly_slots *hly_slots_create(int n, int64_t first_ms, int64_t most_ms);
 void hly_slots_destroy(struct hly_slots *slots); /* takes NULL */
 
-/* Of the row of `count` slots from `first` on the first `places` have a place for a process. */
+/* `count` slots from `first` on: the first `places` of them have a place for a process. */
 void hly_slots_place(struct hly_slots *slots, int first, int count, int places);
 /* The row's places for a host: it keeps what slots it has, has fewer, or gets free ones. Returns
  * how many it has. */

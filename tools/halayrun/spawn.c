@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../proc/job.h"
+#include "../../common/job.h"
 #include "note.h"
 #include "numbers.h"
 

@@ -57,7 +57,7 @@ int hly_env_set_deadline(char ***env, int seconds);
 int hly_env_set(char ***env, const char *assignment);
 void hly_env_destroy(char **env);
 
-/* A rank has a process group of its own, but for one that reads from a terminal. */
+/* A rank has a process group of its own, except for one that reads from a terminal. */
 int hly_rank_has_group(const struct hly_spawner *spawner, int rank);
 
 /* Starts a rank; out and err replace its standard output and error unless they are -1. Pid

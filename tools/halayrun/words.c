@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../../proc/job.h"
+#include "../../common/job.h"
 #include "note.h"
 #include "spawn.h"
 

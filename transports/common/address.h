@@ -21,11 +21,11 @@ int hly_meet_same_secret(const uint8_t a[16], const uint8_t b[16]);
 /* 0: no address. */
 socklen_t hly_meet_where_socket(const halay_address_t *where, struct sockaddr_storage *address);
 int hly_meet_where_from(const struct sockaddr_storage *address, halay_address_t *where);
-/* Of all, one that has this address, whatever the port; NULL: none has. */
+/* The first of all that has this address, whatever the port; NULL: none has. */
 const struct ifaddrs *hly_meet_where_interface(const struct ifaddrs *all,
                                                const halay_address_t *where);
 void hly_meet_where_name(const halay_address_t *where, char name[HLY_MEET_NAME]);
-/* Of a TCP connection: nothing is kept back, and keepalive probes go on for about so long. */
+/* Sets a TCP connection: nothing is kept back, and keepalive probes go on for about so long. */
 void hly_meet_socket_set(int fd, uint64_t patience_ns);
 
 #endif

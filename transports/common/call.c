@@ -121,8 +121,9 @@ static void call_failed(hly_meet_peer_t *peer, int error, uint64_t now)
 }
 
 /*
- * Who was kept waiting for longer than any pause was parked: the one who hung up now goes on to its
- * next epoch, and pauses start anew. Whoever is turned away at once pauses for longer and longer.
+ * A caller that was kept waiting for longer than any pause was parked: the one who hung up now goes
+ * on to its next epoch, and pauses start anew. Whoever is turned away at once pauses for longer and
+ * longer.
  */
 void hly_meet_call_ended(hly_meet_peer_t *peer, const hly_meet_link_t *link, int error)
 {
@@ -192,8 +193,8 @@ static void give_up(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now)
 }
 
 /*
- * What is known to be wrong is said before the calls that wait for it reach their deadline. Who is
- * there is waited for; a host that cannot be reached, with the patience of a link.
+ * This logs what is known to be wrong before the calls that wait for it reach their deadline. It
+ * waits for those who are there; a host that cannot be reached, with the patience of a link.
  */
 uint64_t hly_meet_call_ends_ns(const hly_meet_t *m, const hly_meet_peer_t *peer)
 {

@@ -24,7 +24,7 @@ static void warn_stranger(hly_meet_t *m, int fd, const char *why)
     if (getpeername(fd, (struct sockaddr *)&address, &length) == 0 &&
         hly_meet_where_from(&address, &where) == 0)
         hly_meet_where_name(&where, name);
-    hly_meet_log(m, 1, "%s connected to %s and was dropped: %s; this is said once", name, m->name,
+    hly_meet_log(m, 1, "%s connected to %s and was dropped: %s; this is logged once", name, m->name,
                  why);
 }
 

@@ -9,7 +9,7 @@
 
 #include "meet.h"
 
-/* CAP_IPC_LOCK: for who has it there is no limit. */
+/* CAP_IPC_LOCK: a process that has it has no limit. */
 static int may_lock_all(void)
 {
     char line[128];

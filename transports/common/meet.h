@@ -48,7 +48,7 @@ enum {
 #define HLY_MEET_PATIENCE_NS  UINT64_C(30000000000) /* with a link that is cut */
 
 /*
- * What is said on a link; little endian, as all that Halay runs on. A hello or an answer goes
+ * The messages on a link; little endian, as all that Halay runs on. A hello or an answer goes
  * first, and what the transport tells follows. GOODBYE tells how many messages were sent; SEEN,
  * that all of them have come.
  */
@@ -140,7 +140,7 @@ typedef struct hly_meet_ops {
                 int called);
 } hly_meet_ops_t;
 
-enum { WARNED_STRANGER = 1, WARNED_DESCRIPTORS = 2 }; /* is said once */
+enum { WARNED_STRANGER = 1, WARNED_DESCRIPTORS = 2 }; /* were logged */
 
 typedef struct hly_meet {
     const hly_meet_ops_t *ops;
@@ -150,7 +150,7 @@ typedef struct hly_meet {
     int nguests, nparked, failing;
     int over;      /* peers that may be forgotten */
     int unsettled; /* peers that are called */
-    int closing;   /* who calls is turned away, and no hello is said */
+    int closing;   /* who calls is turned away, and no hello is sent */
     hly_meet_gate_t gate;
     uint64_t attended_ns;
     int attention; /* something is to be looked at soon */
@@ -186,7 +186,7 @@ void hly_meet_init(hly_meet_t *m, const hly_meet_ops_t *ops, halay_transport_t *
 int hly_meet_open(hly_meet_t *m, int own_fd);
 /* m->error, once. */
 int hly_meet_error_take(hly_meet_t *m);
-/* Who calls from now on waits in the socket's queue, for the next epoch. */
+/* A peer that calls from now on waits in the socket's queue, for the next epoch. */
 void hly_meet_leave(hly_meet_t *m);
 /* Lets all go, also in a forked child, whose parent does not notice. Peers are the transport's. */
 void hly_meet_close(hly_meet_t *m);

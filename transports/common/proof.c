@@ -8,7 +8,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
-#include "../../keys/keys.h"
+#include "../../common/keys.h"
 
 int hly_meet_nonce(uint8_t nonce[HLY_MEET_NONCE])
 {

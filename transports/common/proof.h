@@ -6,8 +6,8 @@
  *   caller -> called   hello: a nonce, both ids, what else is to be told; proved
  *   called -> caller   answer; proved
  *
- * Of the secret, both nonces and both ids a key for each direction is made; whatever is said that
- * way is proved by it. So what was recorded elsewhere, or the other way, proves nothing here.
+ * The secret, both nonces and both ids make a key for each direction, which proves all that is
+ * sent that way. So what was recorded elsewhere, or the other way, proves nothing here.
  */
 #ifndef HALAY_TRANSPORTS_COMMON_PROOF_H
 #define HALAY_TRANSPORTS_COMMON_PROOF_H
@@ -25,7 +25,7 @@ typedef struct hly_meet_greeting {
     uint8_t nonce[HLY_MEET_NONCE];
 } hly_meet_greeting_t;
 
-/* Of one connection, at one of its ends. */
+/* The keys of one connection, at one of its ends. */
 typedef struct hly_meet_keys {
     uint8_t out[32], in[32];
 } hly_meet_keys_t;

@@ -119,11 +119,30 @@ static void boot_close(halay_boot_t *boot)
     }
 }
 
+static void boot_lost(halay_boot_t *boot, int rank)
+{
+    (void)boot, (void)rank;
+}
+
+static int boot_newcomers(halay_boot_t *boot, int *count)
+{
+    (void)boot, (void)count;
+    return HALAY_EUNSUPPORTED; /* a hub always has the same ranks */
+}
+
+static void boot_leave(halay_boot_t *boot)
+{
+    (void)boot;
+}
+
 HALAY_API const halay_boot_ops_t halay_boot_v4_inproc = {
     .size = sizeof(halay_boot_ops_t),
     .name = "inproc",
     .probe = boot_probe,
     .open = boot_open,
     .get = boot_get,
+    .lost = boot_lost,
+    .newcomers = boot_newcomers,
     .close = boot_close,
+    .leave = boot_leave,
 };

@@ -419,7 +419,7 @@ void halay_inproc_kill(halay_inproc_hub_t *hub, int rank)
     pthread_mutex_unlock(&hub->lock);
 }
 
-/* What is under way between the two is lost, but for what has begun to land. */
+/* What is under way between the two is lost, except for what has begun to land. */
 static void cut_inbox(halay_transport_t *transport, int rank)
 {
     struct item *item, *next;

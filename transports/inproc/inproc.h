@@ -23,7 +23,7 @@ typedef struct halay_inproc_faults {
                                 up to this many polls of either side; some sends are INPROGRESS */
     uint32_t queue_slots;    /* what a way holds before HALAY_EAGAIN; 0: 64 */
     uint32_t again_percent;  /* so many of 100 posts are HALAY_EAGAIN for no reason; at most 90 */
-    uint32_t connect_polls;  /* a way comes about after so many polls */
+    uint32_t connect_polls;  /* a way is made after so many polls */
     uint32_t hide_capabilities; /* HALAY_CAN_* that are not offered */
     uint32_t cache;             /* 1: HALAY_CAN_CACHE is */
     uint32_t lend_bytes;        /* > 0: HALAY_CAN_LEND is, and payloads of so many bytes are lent */
@@ -49,7 +49,7 @@ int halay_inproc_hub_nodes(halay_inproc_hub_t *hub, const int node_of_rank[]);
 
 /*
  * The rank is dead, for good. Its puts stop writing and its own calls are HALAY_ETRANSPORT (a sleep
- * on its descriptor ends); it should still close. Of the messages that it had sent some are lost.
+ * on its descriptor ends); it should still close. Some of the messages that it had sent are lost.
  * Peers with a way to or from it get FAILED, once; sends to it are HALAY_EPEER.
  */
 void halay_inproc_kill(halay_inproc_hub_t *hub, int rank);

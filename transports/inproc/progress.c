@@ -340,7 +340,7 @@ static bool pick_out(halay_transport_t *transport, uint32_t *nth, halay_event_t 
     return false;
 }
 
-/* The next event: the oldest, from the boxes by turns, or any. */
+/* The next event: the oldest, from the boxes in turn, or any. */
 static bool pick(halay_transport_t *transport, halay_event_t *event)
 {
     uint32_t nth = 0;

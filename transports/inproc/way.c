@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * way.c - ways come about, and go. A way is PENDING until its peer is there and connect_polls have
+ * way.c - ways are made, and go. A way is PENDING until its peer is there and connect_polls have
  * passed, UP until either side leaves, then FAILED. UP without a target: the peer left behind a
  * cut, so that nobody here can know.
  */

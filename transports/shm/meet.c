@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * meet.c - what is said over the socket. A connection carries one hello and one answer, or a region
+ * meet.c - the messages over the socket. A connection carries one hello and one answer, or a region
  * alone, and is then closed by both sides: the ring, the wake-up descriptors and the pidfds are all
  * that is needed, and sockets say nothing reliable about death (a forked child may hold them open).
  */
@@ -108,7 +108,7 @@ static void turn_away(halay_transport_t *t, int fd, pid_t pid, const char *why)
     if (!(t->warned & WARNED_STRANGER))
         hly_shm_log(t, 1,
                     "shm: process %d connected to this rank's socket and was dropped: %s; this is "
-                    "said once",
+                    "logged once",
                     (int)pid, why);
     t->warned |= WARNED_STRANGER;
     hly_meet_gate_charge(&t->gate, t->attended_ns);
@@ -156,7 +156,7 @@ static void fds_close(int fds[HLY_SHM_FDS])
             close(fds[i]);
 }
 
-/* For want of memory or descriptors: it will call this rank lost, so this rank says why. */
+/* No memory or descriptors: the peer will call this rank lost, so this rank says why. */
 static void refuse(halay_transport_t *t, halay_peer_id_t id, pid_t pid, int error)
 {
     hly_shm_peer_t *peer;

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../../proc/proc.h"
+#include "../../common/proc.h"
 #include "shm.h"
 
 #ifndef SYS_pidfd_open

@@ -4,7 +4,7 @@
  * it is mapped (a shortage is an error here, never SIGBUS later), sealed so that nobody can cut it,
  * absent from forked children. A large ring's pages are mapped with it. A node of many ranks has
  * small rings, of which most carry a few messages only: theirs are mapped as they are touched
- * (docs/decisions/0093).
+ * (docs/decisions/shared-memory.md#0093).
  */
 #define _GNU_SOURCE
 #include "ring.h"

@@ -59,7 +59,7 @@
 #define HLY_SHM_REGIONS  64u        /* of memory, that a process offers to map */
 #define HLY_SHM_BROKEN   (-1)
 
-/* What is said once, at the end. */
+/* What an end tells once, at the end. */
 enum { HLY_SHM_STAYS = 0, HLY_SHM_GAVE_UP = 1, HLY_SHM_LEFT = 2 };
 
 typedef struct hly_shm_cell {
@@ -70,7 +70,7 @@ typedef struct hly_shm_cell {
 typedef struct hly_shm_shared {
     uint64_t magic, bytes;
     _Alignas(HLY_SHM_FAR) _Atomic uint32_t closed; /* by the producer: GAVE_UP this way, or LEFT */
-    _Atomic uint32_t starved; /* the producer sleeps for want of room, or of what it has lent */
+    _Atomic uint32_t starved; /* the producer waits for room, or for what it has lent */
     _Atomic uint32_t changes; /* of `offered`, by the producer */
     _Atomic uint64_t
         recalled; /* by it: what is lent by messages up to this number counts no more */
@@ -101,8 +101,7 @@ typedef struct hly_shm_ring {
     uint64_t edge;     /* producer: head, as last seen. consumer: head, as last said */
     uint64_t taken;    /* the same of taken */
     uint32_t usual;    /* producer: word of the header that was new last time */
-    uint64_t
-        lines[2 * HLY_SHM_WORDS]; /* the last header; consumer: what came behind it in a cell */
+    uint64_t lines[2 * HLY_SHM_WORDS]; /* the last header; consumer: what came after it in a cell */
 } hly_shm_ring_t;
 
 /* All four: 0, or a negative errno; *why gets what was tried ("fallocate"). */

@@ -350,7 +350,7 @@ static void say_armed(halay_transport_t *t)
 }
 
 /*
- * Nobody is forgotten asleep: first it is said in every ring that this end sleeps, then, after a
+ * Nobody is forgotten asleep: first this end writes in every ring that it sleeps, then, after a
  * while (ring.h), every ring is looked at again; the other end first writes, then looks whether
  * this end sleeps. What the last poll handed out is still held; if it is much, a peer may wait for
  * that room, so it has to be freed first.

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shm.h - what the files of this transport share. docs/decisions/0003-shm-transport.md says why.
+ * shm.h - what the files of this transport share. docs/decisions/shared-memory.md#0003 says why.
  *
  *   shm.c    the table; send, poll, arm: all that is on the fast path
  *   open.c   an endpoint comes and goes
  *   ring.c   the memory of a ring; ring.h, how it is written and read
  *   region.c memory that is lent: what peers map of it, and who reads what
- *   meet.c   what is said over the socket: hello, answer, and who may say it
+ *   meet.c   messages over the socket: hello, answer, and who may say it
  *   way.c    ways out: tried until somebody listens, greeted, open, given up
  *   peer.c   peers: whose process, how to wake it, that it failed
  *   watch.c  the slow path: sockets, timers, goodbyes, failures
@@ -27,7 +27,7 @@ enum {
     HLY_SHM_GUESTS = 64,   /* connections that have not said hello yet, or lack memory here */
     HLY_SHM_RINGS = 16384, /* incoming rings, at most */
     HLY_SHM_ROUNDS = 128,  /* descriptors looked at in one go */
-    HLY_SHM_TICK = 64,     /* polls between two looks at the clock, by one in vain; */
+    HLY_SHM_TICK = 64,     /* polls between two looks at the clock, if one finds nothing; */
     HLY_SHM_TICKS = 256,   /* by any */
     HLY_SHM_TEXT = 160
 };
@@ -93,7 +93,7 @@ typedef struct hly_shm_peer {
     char text[HLY_SHM_TEXT];
 } hly_shm_peer_t;
 
-/* CALLING: nobody listens yet. GREETED: hello is said. HUNG_UP: no answer will come. OPEN:
+/* CALLING: nobody listens yet. GREETED: hello is sent. HUNG_UP: no answer will come. OPEN:
  * answered. */
 enum { WAY_CALLING, WAY_GREETED, WAY_HUNG_UP, WAY_OPEN };
 
@@ -275,7 +275,7 @@ void hly_shm_peer_free(halay_transport_t *t, hly_shm_peer_t *peer);
 void hly_shm_peer_meet(halay_transport_t *t, hly_shm_peer_t *peer, int process_fd, int wake_fd,
                        pid_t pid);
 void hly_shm_peer_guess(halay_transport_t *t, hly_shm_peer_t *peer, pid_t pid);
-/* Who it is, before it has said anything. */
+/* Learns who the peer is, before it has said anything. */
 void hly_shm_peer_known(halay_transport_t *t, hly_shm_peer_t *peer, const void *process);
 void hly_shm_peer_ended(halay_transport_t *t, hly_shm_peer_t *peer);
 void hly_shm_peer_fail(halay_transport_t *t, hly_shm_peer_t *peer, int status, const char *format,

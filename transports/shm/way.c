@@ -46,7 +46,7 @@ void hly_shm_way_free(halay_transport_t *t, halay_ep_t *ep)
     free(ep);
 }
 
-/* One try. 1: the hello is said. 0: not yet, and ep->error says why. */
+/* One try. 1: the hello is sent. 0: not yet, and ep->error says why. */
 static int call(halay_transport_t *t, halay_ep_t *ep)
 {
     struct sockaddr_un address;
@@ -140,7 +140,8 @@ static void give_up(halay_transport_t *t, const halay_ep_t *ep, uint64_t now)
 /*
  * A peer that is there and lives may be busy for longer than any connection takes: it is not failed
  * for that, its pidfd tells when it ends. ~0: no end of waiting. One that lives and does not listen
- * may never begin this epoch, which is said before the calls that wait for it reach their deadline.
+ * may never begin this epoch, which is logged before the calls that wait for it reach their
+ * deadline.
  */
 uint64_t hly_shm_way_deadline_ns(const halay_transport_t *t, const halay_ep_t *ep)
 {
@@ -209,7 +210,7 @@ int hly_shm_connect(halay_transport_t *t, halay_peer_id_t peer, const void *addr
 
 void hly_shm_way_wake(halay_transport_t *t, halay_ep_t *ep)
 {
-    /* Who is armed has answered before (meet.c, welcome): the answer can be read now. */
+    /* A peer that is armed has answered before (meet.c, welcome): the answer can be read now. */
     if (ep->peer->wake_fd < 0 && ep->state == WAY_GREETED)
         hly_shm_way_answer(t, ep, hly_shm_now_ns());
     hly_shm_peer_wake(ep->peer);

@@ -2,7 +2,7 @@
 /*
  * in.c - frames come in. One system call reads what there is; messages are handed out where they
  * lie in the buffer, and stay there until the next poll. What is for a landing buffer is read
- * straight into it, but for what of it lay in the buffer already.
+ * straight into it, except for what of it lay in the buffer already.
  *
  * Invariant: a frame starts at a multiple of 8 in the buffer. So what follows the bytes of a
  * landing is read to where its padding would lie in front of a multiple of 8.
@@ -20,7 +20,7 @@ static void more_set(halay_transport_t *t, hly_tcp_link_t *link, int more)
     link->more = more;
 }
 
-/* The link gives nothing any more; the slow path sees to it. */
+/* The link gives nothing any more; the slow path ends it. */
 static void end(halay_transport_t *t, hly_tcp_link_t *link, int error)
 {
     link->ended = 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * link.c - peers, and the connections to them: taken from where they met (transports/common), one
- * of two retired, ended. Who leaves says goodbye on each, behind all that it has sent there, and
- * stays, for a while, until that has reached the other host.
+ * of two retired, ended. An end that leaves says goodbye on each, after all that it has sent there,
+ * and stays, for a while, until that has reached the other host.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -150,7 +150,7 @@ void hly_tcp_link_free(halay_transport_t *t, hly_tcp_link_t *link)
     free(link);
 }
 
-/* Of two connections the one that the lower id called stays. All that is said on the other is said
+/* The one of two connections stays that the lower id called. All messages on the other are sent
  * before this end retires it. */
 static void one_retire(halay_transport_t *t, hly_tcp_peer_t *peer)
 {
@@ -187,7 +187,8 @@ static void end_look(halay_transport_t *t, hly_tcp_link_t *link)
         hly_meet_peer_fail(
             &t->meet, peer, HALAY_ETRANSPORT,
             "what came from %s lacks its seal: on the way something was put in, changed, repeated "
-            "or left out; look for who can reach this network, or for a device in it that damages "
+            "or left out; look for those who can reach this network, or for a device in it that "
+            "damages "
             "data",
             peer->name);
     else if (link->ended && !link->over)

@@ -109,7 +109,7 @@ static void goodbyes_ahead(const halay_transport_t *t)
     }
 }
 
-/* Says goodbye on every link; returns how many are still to be waited for. */
+/* Says goodbye on every link; returns how many it still has to wait for. */
 static int goodbyes_say(halay_transport_t *t)
 {
     int pending = 0;

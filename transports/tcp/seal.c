@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * seal.c - frames are sealed: what another process puts into a connection, takes out of it, repeats
- * or moves ends it, and is never taken for a message. docs/decisions/0076.
+ * or moves ends it, and is never taken for a message. docs/decisions/security.md#0076.
  */
 #include <string.h>
 
-#include "../../keys/keys.h"
+#include "../../common/keys.h"
 #include "tcp.h"
 
 int hly_tcp_seal_read(const char *text, int *seal)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tcp.h - what the files of this transport share. docs/decisions/0012-tcp-transport.md says why.
+ * tcp.h - what the files of this transport share. docs/decisions/ucx-tcp.md#0012 says why.
  *
  *   tcp.c    the table; small answers, ways, send, poll, arm
  *   open.c   an endpoint comes and goes
@@ -121,7 +121,7 @@ struct hly_tcp_link {
     size_t begin, end;
     uint64_t left;   /* bytes of a tagged frame that are still to come: into land_to, or nowhere */
     uint64_t digest; /* of all of them */
-    unsigned pad;    /* and zeros behind them */
+    unsigned pad;    /* and zeros after them */
     uint8_t *land_to;
     hly_tcp_landing_t *landing;
     int more;                   /* there may be whole frames in the buffer */
@@ -184,7 +184,7 @@ int hly_tcp_collect(halay_transport_t *t, hly_tcp_link_t *link, halay_event_t ev
 /* seal.c */
 /* HALAY_TCP_SEAL: headers or payload. 0, or -1. */
 int hly_tcp_seal_read(const char *text, int *seal);
-/* Of one direction's key. */
+/* Makes the seal of one direction's key. */
 void hly_tcp_seal_make(const uint8_t key[32], hly_tcp_seal_t *seal);
 /* The next frame on a link, which is counted when it has gone (seal->count). */
 hly_tcp_frame_t hly_tcp_frame(const hly_tcp_seal_t *seal, int kind, uint64_t bytes, uint64_t tag,

@@ -179,7 +179,7 @@ undo:
 
 /* ------------------------------------------------------------------ close */
 
-/* Says goodbye where all is sent; how many peers are still to be waited for. */
+/* Says goodbye where all is sent; how many peers it still has to wait for. */
 static int goodbyes_say(halay_transport_t *t)
 {
     int pending = 0;

@@ -19,7 +19,7 @@ __attribute__((cold)) static void throw_away(halay_transport_t *t, size_t bytes)
 {
     if (!t->meet.closing && !(t->warned & 1))
         hly_meet_log(&t->meet, 1,
-                     "a message of %zu bytes of an unknown sender was thrown away; this is said "
+                     "a message of %zu bytes of an unknown sender was thrown away; this is logged "
                      "once",
                      bytes);
     t->warned |= 1;

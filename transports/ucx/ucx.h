@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ucx.h - what the files of this transport share. docs/decisions/0007-ucx-transport.md says why.
+ * ucx.h - what the files of this transport share. docs/decisions/ucx-tcp.md#0007 says why.
  *
  *   ucx.c       the table; send, recv, poll, arm: all that is on the fast path
  *   open.c      an endpoint comes and goes

@@ -31,8 +31,8 @@ static void on_stray(void *request, ucs_status_t status, const ucp_tag_recv_info
 }
 
 /*
- * Who sends to a tag knows that it was posted. So a message that nobody waits for was sent to a
- * buffer that has been withdrawn since; it is received into nothing, for the sender waits.
+ * A peer that sends to a tag knows that it was posted. So a message that nobody waits for was sent
+ * to a buffer that has been withdrawn since; it is received into nothing, for the sender waits.
  */
 int hly_ucx_strays_drop(halay_transport_t *t)
 {

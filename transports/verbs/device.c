@@ -56,12 +56,12 @@ static void port_changed(const halay_transport_t *t, int device,
         if (rail->device == device && rail->port.port == (uint32_t)event->element.port_num)
             hly_meet_log(&t->meet, 1, "%s: %s%s", rail->name, ibv_event_type_str(event->event_type),
                          event->event_type == IBV_EVENT_PORT_ERR
-                             ? ": no peer is reached till its link is up (ip link, rdma link)"
+                             ? ": no peer is reached until its link is up (ip link, rdma link)"
                              : "");
     }
 }
 
-/* Most end by themselves in errors of queue pairs; what is said here says why. */
+/* Most end by themselves in errors of queue pairs; the message here says why. */
 static void device_look(halay_transport_t *t, int i)
 {
     const hly_verbs_device_t *device = &t->devices[i];

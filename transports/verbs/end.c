@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "../../proc/thread.h"
+#include "../../common/thread.h"
 #include "verbs.h"
 
 void hly_verbs_ends_init(hly_verbs_ends_t *ends)

@@ -6,7 +6,7 @@
  * an entry that outlived its operation would send what another mapping of the same address held
  * before. So a source is registered for a put, and shared only with puts that run at the same time:
  * their callers all promise that the memory stays. A target has a registration of its own, for its
- * key has to die with it. Its owner promises that the memory stays till then, and that no put is
+ * key has to die with it. Its owner promises that the memory stays until then, and that no put is
  * under way from it when it goes: so a source that lies in a target needs nothing (0028).
  */
 #include <errno.h>
@@ -38,7 +38,7 @@ static void refused_say(halay_transport_t *t, unsigned once, const char *what, s
                  (unsigned long long)limit >> 10, (unsigned long long)need >> 10);
     hly_meet_log(&t->meet, 1,
                  "%s of %zu KiB cannot be registered: %s; %s instead, which costs time. %s. This "
-                 "is said once",
+                 "is logged once",
                  what, (bytes + 1023) >> 10, strerror(error), instead, text);
 }
 
@@ -179,7 +179,7 @@ void hly_verbs_pools_close(halay_transport_t *t)
 
 /* ------------------------------------------------------------------ sources */
 
-/* NULL: no memory for it, or the limit on locked memory; then `instead` is said, once. */
+/* NULL: no memory for it, or the limit on locked memory; then it logs `instead`, once. */
 static halay_mem_t *mem_make(halay_transport_t *t, const void *address, size_t bytes, int access,
                              unsigned once, const char *instead)
 {
@@ -278,7 +278,7 @@ static halay_mem_t *gpu_make(halay_transport_t *t, const halay_mem_params_t *p)
             hly_meet_log(&t->meet, 1,
                          "%zu KiB of a GPU's memory cannot be registered: %s; dma-buf: %s, "
                          "nvidia_peermem: %s; load nvidia_peermem, or a driver of the adapter that "
-                         "takes dma-bufs (a kernel of 5.12 or newer). This is said once",
+                         "takes dma-bufs (a kernel of 5.12 or newer). This is logged once",
                          (p->bytes + 1023) >> 10, strerror(errno),
                          p->dmabuf < 0 ? "the GPU gives none"
                          : t->dmabuf   ? "refused"

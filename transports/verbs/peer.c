@@ -2,7 +2,7 @@
 /*
  * peer.c - peers come, are tried, fail and go.
  *
- * A peer is made with a queue pair on each rail, for it is told of them before it tells its own.
+ * A peer is made with a queue pair on each rail, for it hears of them before it tells its own.
  * When both know both, those that are in no lane go. It may be sent to when it has answered a call
  * (its queue pairs are ready then) and on each lane a byte and a packet of the whole path MTU have
  * been written into a page of its (TRIED). When it fails, its queue pairs are stopped first, then
@@ -112,7 +112,7 @@ static int lower_of(const halay_transport_t *t, const halay_ep_t *peer)
     return hly_meet_lower_id(t->meet.self, peer->base.id);
 }
 
-/* What is told of this end; tells are compared as they were told. */
+/* What this end tells of itself; tells are compared as they were told. */
 static int map_make(halay_transport_t *t, halay_ep_t *peer)
 {
     hly_verbs_tell_t mine;

@@ -2,14 +2,14 @@
 /*
  * put.c - puts, in pieces, as the send queues and the bounce buffers have room for them. On a lane
  * they are posted and complete in order; the credit for the immediate is taken at the beginning, so
- * nothing but room is waited for later. A put that is cut is on all lanes, each with its part; any
+ * it waits for nothing but room later. A put that is cut is on all lanes, each with its part; any
  * other is on lane 0.
  */
 #include <string.h>
 
 #include "verbs.h"
 
-/* What ends a put on a lane. Of a put that is cut, lane 1 brings the user's immediate (recv side:
+/* What ends a put on a lane. For a put that is cut, lane 1 brings the user's immediate (recv side:
  * poll.c). */
 static void last_make(halay_transport_t *t, const hly_verbs_lane_t *lane,
                       const hly_verbs_put_t *put, struct ibv_send_wr *wr)

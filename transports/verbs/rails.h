@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rails.h - which ports serve, which pairs of ports join two ends, and which data go over which:
- * pure functions, which the tests try everywhere. docs/decisions/0029-rails.md says why.
+ * pure functions, which the tests try everywhere. docs/decisions/transports.md#0029 says why.
  */
 #ifndef HALAY_VERBS_RAILS_H
 #define HALAY_VERBS_RAILS_H

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verbs.h - what the files of this transport share. docs/decisions/0026-verbs-transport.md says
- * why.
+ * verbs.h - what the files of this transport share. docs/decisions/verbs.md#0026 says why.
  *
  *   verbs.c   the table, small answers
  *   open.c    an endpoint comes and goes
  *   ports.c   which ports, with which GIDs
  *   device.c  what a device needs: its queues
- *   pair.c    a queue pair's states; what is told of an end
+ *   pair.c    a queue pair's states; what an end tells of itself
  *   peer.c    peers come, are tried, fail and go
  *   send.c    messages, credits, work requests
  *   put.c     puts, in pieces
@@ -20,8 +19,8 @@
  * It serves both directions and all ways to a peer, on the completion queue and the shared receive
  * queue of its device. A message is a SEND, a put is RDMA WRITEs; a message and a put's immediate
  * take a receive request of the peer, for which a credit is spent. All of this goes over lane 0. A
- * large put is cut: each lane carries a part and, behind it, an immediate. One credit stands for
- * all of them (docs/decisions/0029-rails.md).
+ * large put is cut: each lane carries a part and, after it, an immediate. One credit stands for
+ * all of them (docs/decisions/transports.md#0029).
  *
  * Invariant (promised), of each device: posted + held >= promised. posted: receive requests in the
  * shared queue; held: buffers of requests that have completed and are not posted again yet;
@@ -196,7 +195,7 @@ typedef struct hly_verbs_rail {
     int device;
     struct ibv_port_attr attr;
     char name[64];         /* "rxe0/1" */
-    hly_verbs_port_t port; /* what is told of it, less the queue pair */
+    hly_verbs_port_t port; /* what this end tells of it, less the queue pair */
     uint64_t put_bytes;
 } hly_verbs_rail_t;
 
@@ -353,7 +352,7 @@ void hly_verbs_puts_advance(halay_transport_t *t, halay_ep_t *peer);
 void hly_verbs_put_done(halay_transport_t *t, hly_verbs_put_t *put, int status);
 /* Events of puts that are over. */
 int hly_verbs_puts_give(halay_transport_t *t, halay_ep_t *peer, halay_event_t events[], int max);
-/* Of a peer that has failed, when nothing is under way any more. */
+/* The peer has failed, and nothing is under way any more. */
 void hly_verbs_puts_drop(halay_transport_t *t, halay_ep_t *peer);
 /* The payload's registration goes: whose puts still use it is lost. */
 void hly_verbs_puts_break(halay_transport_t *t, const halay_mem_t *mem);

@@ -94,7 +94,7 @@ class Agent:
         self.close()
 
     def next(self, timeout_s: float | None = None) -> Said | Ended | None:
-        """What is said next; None: nothing within timeout_s. Ended is the last, again and again."""
+        """The next message; None: nothing within timeout_s. Ended is the last, again and again."""
         poll = select.poll()
         poll.register(self._halayrun.pidfd, select.POLLIN)
         poll.register(self._sock, select.POLLIN)

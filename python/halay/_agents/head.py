@@ -132,11 +132,11 @@ class Head:
 
     @property
     def status(self) -> int | None:
-        """Of the job; None while it runs."""
+        """The exit status of the job; None while it runs."""
         return self._halayrun.status
 
     def wait(self, timeout_s: float) -> int | None:
-        """As status, which is waited for so long."""
+        """As status, after waiting for the end for up to timeout_s."""
         self._halayrun.wait(timeout_s)
         return self.status
 

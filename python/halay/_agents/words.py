@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an agent's process and the worker beside the agent say to each other.
 
-The process inherits both ends: a memory file with its orders, and a socket whose messages carry
-what is said in a memory file of their own. So nothing lies in a folder, a message is whole or is
+The process inherits both ends: a memory file with its orders, and a socket. Each message of the
+socket carries a memory file with its text. So nothing lies in a folder, a message is whole or is
 not there, and has any length.
 """
 

@@ -141,7 +141,7 @@ class Order:
                         self._job.rank,
                         self._job.host,
                     )
-            self._moves += 1  # for those who wait behind it
+            self._moves += 1  # for those who wait after it
 
     def close(self) -> None:
         """Under the job's lock: who waits learns that the job has ended."""
@@ -218,7 +218,7 @@ _collect_all_of_torch: Any = torch._C._collect_all
 def collect_all(futures: Sequence[torch.futures.Future[Any]]) -> Any:
     """The future of the list of them, done when all are, with the error of the first that failed.
 
-    Who waits for it in a callback waits for the last of the callbacks that it collects."""
+    A callback that waits for it waits for the last of the callbacks that it collects."""
     ours = [future for future in futures if isinstance(future, HalayFuture)]
     done = _collect_all_of_torch(futures)
     if not ours:

@@ -84,10 +84,10 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self._starts: list[Callable[[Any], int]] = []  # what starts each, when all are known
         self._inner: HalayProcessGroup | None = None  # of the same ranks: for callbacks
         self._is_inner = False
-        # Calls on CUDA tensors stand behind a stream of the group's own, which is made to wait for
+        # Calls on CUDA tensors wait for a stream of the group's own, which is made to wait for
         # the program's: so it never has to be changed while calls are under way.
         self._stream: Any = None
-        self._behind = False  # the communicator is behind it
+        self._behind = False  # the communicator waits for it
         # The library's own setting of a deadline wins over torch's default of 30 minutes.
         self._limit = datetime.timedelta(seconds=deadline_s())
         if timeout is not None and not os.environ.get("HALAY_DEADLINE"):
@@ -277,7 +277,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         return work
 
     def _order(self, device: torch.device) -> None:
-        """Later calls stand behind what the program's current stream has to do now."""
+        """Later calls wait for what the program's current stream has to do now."""
         current = _tensors.current(device)
         if self._stream is None:
             self._stream = _tensors.make_stream(device)

@@ -142,7 +142,7 @@ class Job:
 
     def shrinks(self) -> bool:
         """Whether some rank has called shrink(). Each call on a sub-group asks: its ranks may not
-        be in a group with that one. Who waits in such a call waits for ranks that ask."""
+        be in a group with that one. A thread in such a call waits for ranks that ask."""
         return self.revoked(self.leaves)
 
     def revoked(self, comm: Any) -> bool:

@@ -25,7 +25,7 @@ MOST_KEPT = 1024  # messages of one tag that nobody has received
 
 
 class Oneself:
-    """Of one group."""
+    """The calls of a group of one rank."""
 
     def __init__(self, job: Job, comm: Any) -> None:
         self._job, self._comm = job, comm

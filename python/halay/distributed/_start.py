@@ -70,8 +70,8 @@ def _store(
 
 
 def _reach(found: Job, host: str, port: int) -> TCPStore:
-    """Rank 0's store; between tries this rank looks whether rank 0 lives. Who sees first that it
-    does not revokes the communicator (_recover.py), which the others hear here."""
+    """Rank 0's store; between tries this rank looks whether rank 0 lives. The first that sees that
+    it does not revokes the communicator (_recover.py), which the others hear here."""
     end = time.monotonic() + CONNECT_TIMEOUT.total_seconds()
     while True:
         try:

@@ -151,7 +151,7 @@ def same_type(tensors: Sequence[torch.Tensor], call: str) -> None:
 
 
 def check_memory(tensor: torch.Tensor) -> None:
-    """Refuses a tensor whose storage has become too small for it: torch would write behind it."""
+    """Refuses a tensor whose storage has become too small for it: torch would write after it."""
     if tensor.numel() == 0:
         return
     last = tensor.storage_offset() + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))

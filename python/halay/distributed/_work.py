@@ -98,7 +98,7 @@ class HalayWork(dist.Work):
             self.tell()
 
     def finish(self, code: int) -> bool:
-        """complete() but for its future. Whether there is one, which is to be told then. What is
+        """complete() except for its future. Whether there is one, which is to be told then. What is
         raised here is this work's error, and nobody else's."""
         failed: BaseException | None = None
         try:
@@ -203,7 +203,7 @@ class HalayWork(dist.Work):
         return self.results
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """Of the list of result tensors."""
+        """A future of the list of result tensors."""
         with self.job.lock:
             fresh = self._future is None
             if self._future is None:

@@ -65,7 +65,7 @@ def _add(group: Any, flag: flags.Flag) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of all of horovodrun's options, none of which has a default."""
+    """A parser of all of horovodrun's options, none of which has a default."""
     made = _Parser(
         prog=NAME,
         usage=f"{NAME} -np N [options] program [arguments...]",

@@ -2,7 +2,7 @@
 """What each option of horovodrun does under Halay.
 
 An option is done by horovodrun itself, goes to halayrun, becomes a variable of the ranks, asks for
-what is done anyway, or has no effect for a reason, which is said in one line when it is given.
+what is done anyway, or has no effect for a reason, which one line tells when it is given.
 """
 
 from __future__ import annotations

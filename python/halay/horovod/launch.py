@@ -32,7 +32,7 @@ try:
 except ImportError:
     _pickler = pickle
 
-# Of a job whose ranks come and go, and halayrun's options of the same meaning.
+# Options of a job whose ranks come and go, and halayrun's options of the same meaning.
 ELASTIC = {
     "min_num_proc": "--min-np",
     "max_num_proc": "--max-np",
@@ -177,7 +177,7 @@ def _where(arguments: Any, elastic: bool) -> list[str]:
 
 
 def words_of(arguments: Any) -> list[str]:
-    """What halayrun is told, but for the program."""
+    """What halayrun is told, except for the program."""
     elastic = is_elastic(arguments)
     nranks, least = arguments.num_proc, arguments.min_num_proc
     if nranks is None:
@@ -389,7 +389,7 @@ def _old(old: Any, name: str, new: Any) -> Any:
 
 
 def _nics(*given: Any) -> list[str] | None:
-    """Of one, of several with commas between, or of a list."""
+    """The interfaces: of one name, of several with commas between, or of a list."""
     names = [
         part
         for nics in given
@@ -445,7 +445,7 @@ def run(
     raises ends the job, and its traceback is in the RuntimeError, behind halayrun's reason for the
     end (--reset-limit, too few ranks for --elastic-timeout, ...). min_num_proc, max_num_proc or a
     discovery script make the job elastic: then such a rank is started again, and the results are
-    those of the ranks that there are at the end. What has no effect is said in one line.
+    those of the ranks that there are at the end. What has no effect is printed in one line.
     ValueError: arguments that make no sense; OSError: no folder for the results.
     """
     _check_call(func, bool(use_gloo and use_mpi), hosts is not None and hostfile is not None)

@@ -42,7 +42,7 @@ def _level(text: str) -> str | None:
 
 
 def _on(text: str) -> bool:
-    """Of a number, as Horovod reads it; who writes a word has to be told that it is none."""
+    """Whether a number is above 0, as Horovod reads it. ValueError: it is a word."""
     return int(text or 0) > 0
 
 
@@ -216,7 +216,7 @@ def find(name: str) -> Setting | None:
 
 
 def _note(variable: str, value: str, setting: Setting, name: str) -> str | None:
-    """Of a setting without effect: what is said of it."""
+    """The message about a setting without effect."""
     assert setting.kind == NONE
     note = f"{variable} has no effect: {setting.text}"
     if setting.to is None:

@@ -80,7 +80,7 @@ def gate_of(members: Members) -> int:
 
 
 def _minor() -> int:
-    """Of the interface's version, as the jaxlib that is installed declares it; it has to be 0.x."""
+    """The minor version of the interface in the installed jaxlib; the major has to be 0."""
     header = Path(ffi_of_jax.include_dir(), "xla", "ffi", "api", "c_api.h")
     try:
         text = header.read_text()

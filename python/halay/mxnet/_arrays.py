@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NDArrays as memory, and handed to the session. What MXNet still has to do with them is waited
-for first; then they lie still until the call is over.
+"""NDArrays as memory, and handed to the session. A call first waits for what MXNet still has to do
+with them; then they lie still until the call is over.
 """
 
 from __future__ import annotations

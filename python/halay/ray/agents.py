@@ -18,7 +18,7 @@ import ray
 from .._agents import Agent, Contact, Ended, Orders, Said
 from .._engines import Where
 
-BEHIND = 256  # so much is said before the process waits for the driver
+BEHIND = 256  # messages before the process waits for the driver
 BATCH = 64
 THREADS = 4
 

@@ -36,7 +36,7 @@ class Crew:
 
     def __init__(self, placement: Placement, patience_s: float, shim: bool) -> None:
         self.members = [Member(bundle) for bundle in placement.bundles]
-        self.broken = True  # the job that the members are in, if any, is of no more use
+        self.broken = True  # the job that the members are in, if any, is unusable
         self.unwatched = False  # members may be busy with calls that nobody waits for
         self._collecting = 0
         self._is_dismissed = False
@@ -48,7 +48,7 @@ class Crew:
         return [member.actor for member in self.members]
 
     def hire(self, timeout_s: float) -> None:
-        """An actor for each member that has none. Who is new comes behind who is not."""
+        """An actor for each member that has none. New members come after the others."""
         new = [member for member in self.members if member.actor is None]
         for member in new:
             member.actor = self._placement.new_actor(member.bundle, self._shim)

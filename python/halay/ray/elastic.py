@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job of Ray's actors whose ranks come and go (docs/ray.md, docs/decisions/0104).
+"""A job of Ray's actors whose ranks come and go (docs/ray.md, docs/decisions/elastic.md#0104).
 
 The head beside the driver decides who is which rank, when ranks meet and when the job ends. Here is
 decided where there are workers: one for each place that the discovery names, as far as max_workers
@@ -29,7 +29,7 @@ from .refs import SHUT_DOWN, is_lost, line_of, outcome
 DISCOVER_S = 1.0
 TICK_S = 0.2
 LISTEN_S = 5.0  # a call that waits for words ends after so long, and another follows
-END_S = 5  # in which agents have ended behind it
+END_S = 5  # in which agents have ended after it
 LAST_WORDS_S = 10  # in which workers have told what they had to when the head has ended
 IN_VAIN = 3  # so often all places may fail before ranks have met for the first time
 NODE_SHARE = 0.001  # of the resource node:ADDRESS, which binds a worker to it

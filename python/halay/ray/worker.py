@@ -34,7 +34,7 @@ class BaseHorovodWorker:
         return socket.gethostname()
 
     def get_gpu_ids(self) -> list[Any]:
-        """Of the GPUs that Ray gives this worker."""
+        """The numbers of the GPUs that Ray gives this worker."""
         return list(ray.get_gpu_ids())
 
     def where(self) -> Where:

@@ -124,7 +124,7 @@ def _rank(fd: int) -> int:
 
 
 def main() -> int:
-    """Of the rank; the guard's own is of no interest."""
+    """Runs the rank in a child process; returns the rank's exit status. The guard never returns."""
     for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)  # whatever the task's process ignores
     fd, guard = int(sys.argv[1]), os.getpid()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run_elastic(): the driver's side (docs/decisions/0105). A Spark job of one task for each place,
-submitted again when it has ended; the head, and what the tasks say.
+"""run_elastic(): the driver's side (docs/decisions/elastic.md#0105). A Spark job of one task for
+each place, submitted again when it has ended; the head, and what the tasks say.
 
 Invariant: when it returns or raises, neither head nor jobs are left.
 """
@@ -40,7 +40,7 @@ _runs = itertools.count()
 
 
 class Terms(NamedTuple):
-    """Of a run. failures: so often the function may raise in one place."""
+    """The limits of a run. failures: how often the function may raise in one place."""
 
     size: int
     least: int

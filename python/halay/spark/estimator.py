@@ -126,7 +126,7 @@ _strings, _string = TypeConverters.toListString, TypeConverters.toString
 
 
 def optional(convert: Any) -> Any:
-    """Of a parameter that may be None."""
+    """A converter of a parameter that may be None."""
     return lambda value: None if value is None else convert(value)
 
 
@@ -420,7 +420,7 @@ class HorovodModel(Model, HasOutputCols, Saved):  # type: ignore[misc]
         raise NotImplementedError
 
     def _shapes(self) -> Sequence[Any]:
-        """Of a row of each feature, where they are known."""
+        """The shape of a row of each feature, where they are known."""
         return self.getOrDefault("input_shapes") or ()
 
     def _transform(self, df: Any) -> Any:

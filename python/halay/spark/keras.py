@@ -45,7 +45,7 @@ def _keras() -> Any:
 
 
 def _settings() -> dict[str, str]:
-    """Of the process that shall have the same Keras as this one."""
+    """Variables of a process that shall have the same Keras as this one."""
     which = importlib.import_module("halay.keras._which")
     return {"KERAS_BACKEND": which.BACKEND, "TF_USE_LEGACY_KERAS": "1" if which.LEGACY else "0"}
 
@@ -75,7 +75,7 @@ def _with_state(data: bytes, state: dict[str, Any]) -> bytes:
 
 
 def _row_shapes(tensors: Any) -> list[list[int] | None]:
-    """Of a row of each; None where it is not known."""
+    """The shape of a row of each; None where it is not known."""
     shapes = [tuple(tensor.shape)[1:] for tensor in tensors or ()]
     return [None if None in shape else [-1, *map(int, shape)] for shape in shapes]
 

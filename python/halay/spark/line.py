@@ -21,7 +21,7 @@ HELLO_S = 10  # within which the other side says its first words
 HELLO_BYTES = 1 << 16  # so much is read of one that is not known yet
 _WORD_BYTES = 16
 _HEAD = struct.Struct(">Q32s")
-# The other machine's end is noticed after 10 + 3 * 5 s, also where nothing is said.
+# The other machine's end is noticed after 10 + 3 * 5 s, also where nothing is sent.
 _OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -95,7 +95,7 @@ class Line:
         return pickle.loads(payload)
 
     def finish(self) -> None:
-        """Nothing more is said by this side."""
+        """This side sends nothing more."""
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_WR)
 

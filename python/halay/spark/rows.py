@@ -32,7 +32,7 @@ class Group(NamedTuple):
 
 
 def groups(files: Any) -> list[Group]:
-    """Of all files of a pyarrow dataset that have rows."""
+    """The row groups of all files of a pyarrow dataset that have rows."""
 
     def of(fragment: Any) -> list[Group]:
         return [
@@ -279,7 +279,7 @@ class Reader:
 def reader(
     told: Training, own: Sequence[Group], rank: int, shuffle: bool, kind: type[Reader] = Reader
 ) -> Reader:
-    """Of a rank's row groups."""
+    """The rows of a rank's row groups."""
     columns = [*told.features, *told.labels, *([told.weight] if told.weight else [])]
     seed = [told.seed, rank] if shuffle and told.window_rows != 0 else None
     return kind(

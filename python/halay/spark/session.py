@@ -38,7 +38,7 @@ def text_of(error: BaseException | None) -> str:
 
 
 def python_of(context: Any) -> str | None:
-    """Of the ranks: this process's, as Horovod has it; None where Spark is told another one."""
+    """The Python of the ranks: this process's, as with Horovod; None if Spark has another one."""
     told = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
     return None if told else sys.executable
 
@@ -107,7 +107,7 @@ def streams_of(stdout: Any, stderr: Any) -> dict[str, Any]:
 
 
 def variables_of(nics: Iterable[str] | None, env: Mapping[str, Any] | None) -> dict[str, str]:
-    """Of the ranks."""
+    """The variables of the ranks: env, and the interface of nics that they listen at."""
     names = sorted(nics) if isinstance(nics, (set, frozenset)) else list(nics or ())
     if len(names) > 1:
         warnings.warn(f"nics: ranks listen at one of them, {names[0]}", stacklevel=3)

@@ -22,7 +22,7 @@ SPARKS_SCHEMES = {"s3": "s3a", "abfs": "abfss"}  # where Hadoop's name differs f
 
 
 def _replace(path: str, data: bytes) -> None:
-    """Of a local file system, where fsspec would write in /tmp and copy what is there."""
+    """Writes a local file in its own folder, where fsspec would write in /tmp and copy it."""
     part = f"{path}.{secrets.token_hex(4)}"
     try:
         with open(part, "xb") as file:

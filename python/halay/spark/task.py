@@ -40,7 +40,7 @@ class Contact(NamedTuple):
     key: bytes
 
     def secret(self) -> str:
-        """Of the ranks among themselves. The line need not carry it."""
+        """The key of the ranks among themselves. The line need not carry it."""
         return hmac.digest(self.key, b"ranks", "sha256").hex()
 
     def call(self) -> Line:

@@ -74,7 +74,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Of a class of Keras, which takes seconds to import.
+    # A subclass of a class of Keras, which takes seconds to import.
     if name == "SyncBatchNormalization":
         from .sync_batch_norm import SyncBatchNormalization
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adasum (arXiv 2006.02924), made of collectives; docs/decisions/0022-adasum.md has the reasons.
+"""Adasum (arXiv 2006.02924), made of collectives; docs/decisions/fusion.md#0022 has the reasons.
 
 Each rank gets one chunk of all ranks' vectors by an alltoall, so that only dot products are summed
 over ranks; an allgather puts the chunks of the result together.
@@ -21,7 +21,7 @@ _SMALLEST = 2.2250738585072014e-308**0.5  # of |a|^2; below it the factor of a i
 def adasum(
     tensor: Any, factor: float, among: ProcessSet, name: str | None, ignore_name_scope: bool
 ) -> Any:
-    """Of one tensor; scaling before and after are one: Adasum of multiples is the multiple."""
+    """Adasum of one tensor; one factor scales before and after, as Adasum is homogeneous."""
     members = members_of(among)
     found = tf.convert_to_tensor(tensor)
     if not found.dtype.is_floating:

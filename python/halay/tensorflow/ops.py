@@ -3,7 +3,7 @@
 
 In a tf.function nothing waits for a collective but what needs its result: many are out at a time,
 and ranks may run them in different orders. Gradients are Horovod's: all ranks' losses are averaged,
-but for op=Sum, where they are added.
+except for op=Sum, where they are added.
 """
 
 from __future__ import annotations

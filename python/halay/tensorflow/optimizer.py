@@ -81,7 +81,7 @@ class _Aggregate:
 
 
 class _Optimizer(_Legacy):  # type: ignore[misc]
-    """Of a TF1-style optimizer, in a graph or eagerly."""
+    """Wraps a TF1-style optimizer, in a graph or eagerly."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adasum (arXiv 2006.02924) above the collectives; docs/decisions/0022-adasum.md has the reasons.
+"""Adasum (arXiv 2006.02924) above the collectives; docs/decisions/fusion.md#0022 has the reasons.
 
 Adasum of a and b is (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b, and of more vectors a tree of
 these: neighbours are paired, level by level. Where a stands for more ranks than b (their number is

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An allreduce that its caller waits for: what it says each time is said to the library once.
+"""An allreduce that its caller waits for: the library gets its description once.
 
 A short cut of submit_allreduce() and synchronize(), with few objects and one call. It takes what
 nothing has to be done to before or after, and leaves all else to them.

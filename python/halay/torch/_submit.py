@@ -216,7 +216,7 @@ def submit_reducescatter(
     return _submit_reduction(call, kind, name, sent, out, checked, lambda: out)
 
 
-# Of an allgather or an alltoall: the gathered tensor, and how many rows of it are each rank's.
+# An allgather's or alltoall's result: the gathered tensor, and how many of its rows each rank has.
 Gathered = Callable[[torch.Tensor, list[int]], Any]
 
 
@@ -247,7 +247,7 @@ def _submit_gather(
     members: Members,
     then: Gathered,
 ) -> int:
-    """Of an operation whose result is the trainer's. call: with the input, shape and type left."""
+    """Submits an operation whose result the trainer allocates. call: lacks input, shape, type."""
     check_gather(tensor, kind, name)
     type_ = type_of(tensor, kind, name)
     sent = dense(waited(tensor))

@@ -90,7 +90,7 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def refuse_overlap(tensor: torch.Tensor, kind: str, name: object) -> None:
-    """Of a tensor that is to be written: each element needs memory of its own."""
+    """Refuses a tensor that cannot be written: each element needs memory of its own."""
     if shares_memory(tensor):
         raise shared_error(tensor, describe(tensor, kind, name))
 

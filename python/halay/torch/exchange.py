@@ -180,7 +180,7 @@ def _submit_group_scatter(tensors: list[torch.Tensor], name: str | None, how: Re
 
 
 class _Reducescatter(torch.autograd.Function):
-    """Of one tensor, or of a group."""
+    """Reduce-scatters one tensor, or a group, with a gradient."""
 
     @staticmethod
     def forward(ctx: Any, name: str | None, how: Reduction, grouped: bool, *tensors: Any) -> Any:

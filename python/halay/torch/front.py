@@ -40,7 +40,7 @@ class Front(torch.optim.Optimizer):
 
 
 def _blank(front: type, base: type) -> Any:
-    """Of a class that has front before its own."""
+    """An object of a class that has front before its own."""
     return object.__new__(type(base.__name__, (front, base), {}))
 
 

@@ -4,7 +4,7 @@
 The asynchronous forms return a handle for poll() and synchronize(). A tensor belongs to Halay
 from the submission to the return of synchronize(): it must not be read or written in between.
 The forms that wait and do not work in place take part in autograd, with Horovod's gradients: all
-ranks' losses are averaged, but for op=Sum, where they are added.
+ranks' losses are averaged, except for op=Sum, where they are added.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _group_allreduce(
 
 
 class _Allreduce(torch.autograd.Function):
-    """Of one tensor, or of a group."""
+    """Allreduces one tensor, or a group, with a gradient."""
 
     @staticmethod
     def forward(ctx: Any, name: str | None, how: Reduction, grouped: bool, *tensors: Any) -> Any:
@@ -314,7 +314,7 @@ def _group_gather(tensors: list[torch.Tensor], name: str | None, among: ProcessS
 
 
 class _Allgather(torch.autograd.Function):
-    """Of one tensor, or of a group."""
+    """Allgathers one tensor, or a group, with a gradient."""
 
     @staticmethod
     def forward(ctx: Any, name: str | None, among: ProcessSet, grouped: bool, *tensors: Any) -> Any:

@@ -218,7 +218,7 @@ _gradients: weakref.WeakValueDictionary[int, _Gradient] = weakref.WeakValueDicti
 
 @_session.at_abandon
 def _forget_all() -> None:
-    """Handles of a session that is over, or as good as that, are not waited for."""
+    """Does not wait for handles of a session that is over, or nearly so."""
     for gradient in list(_gradients.values()):
         gradient.forget()
 

@@ -109,7 +109,7 @@ static int cuda_query(halay_device_t *device, const void *address, size_t bytes,
     }
     if (!rc && address && gpu->ordinal < 0) {
         rc = hly_gpu_open(gpu, ordinal);
-        rc = rc == HALAY_EUNSUPPORTED ? HALAY_EDEVICE : rc; /* it is a GPU's, and of no use */
+        rc = rc == HALAY_EUNSUPPORTED ? HALAY_EDEVICE : rc; /* it is a GPU's, and unusable */
     }
     if (rc)
         return rc;

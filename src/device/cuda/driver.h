@@ -28,7 +28,7 @@ enum { /* results */
        HLY_CU_JIT_LAST = 223,
        HLY_CU_INVALID_HANDLE = 400,
        HLY_CU_NOT_READY = 600,
-       HLY_CU_STICKY_FIRST = 700, /* of the context, which is of no use any more */
+       HLY_CU_STICKY_FIRST = 700, /* of the context, which is unusable then */
        HLY_CU_CONTEXT_DESTROYED = 709,
        HLY_CU_STICKY_LAST = 719,
        HLY_CU_SYSTEM_NOT_READY = 802,

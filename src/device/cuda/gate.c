@@ -3,7 +3,7 @@
  * gate.c - gates in streams of the program. The stream waits for a word in pinned memory, which the
  * processor writes: so a gate is opened whatever has become of the GPU. A library's work on the GPU
  * may have written the same value before. CUDA does not see what the
- * word depends on: docs/decisions/0066.
+ * word depends on: docs/decisions/streams.md#0066.
  */
 #include <assert.h>
 #include <stdio.h>

@@ -114,7 +114,7 @@ int hly_gpu_words_make(struct hly_gpu *gpu, size_t bytes, uint64_t **words, uint
 /* A code for what a call has answered, which is kept in why. */
 int hly_gpu_failed(struct hly_gpu *gpu, const char *call, int result);
 
-/* The context is of no use any more, and `why` says why: it is kept. */
+/* The context is unusable, and `why` says why: it is kept. */
 void hly_gpu_break(struct hly_gpu *gpu);
 
 static inline bool hly_gpu_flies(const struct hly_gpu *gpu)

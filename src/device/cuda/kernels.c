@@ -74,7 +74,7 @@ static int load(struct hly_gpu *gpu, int module)
     return hly_gpu_failed(gpu, "cuModuleLoadData", rc);
 }
 
-/* Of the module, which is loaded first. */
+/* Finds a kernel of the module, which is loaded first. */
 static int find(struct hly_gpu *gpu, int module, const char *name, void **kernel)
 {
     const struct hly_cuda_driver *d = &gpu->driver;

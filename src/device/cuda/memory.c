@@ -65,7 +65,7 @@ static int in_part(struct hly_gpu *gpu, size_t bytes)
     snprintf(
         gpu->why, sizeof(gpu->why),
         "a buffer of %zu bytes lies only in part in one GPU's memory: its allocation is shorter"
-        ", or begins behind it. Is the count right?",
+        ", or begins after it. Is the count right?",
         bytes);
     return HALAY_EINVAL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * work.c - pieces of work in flight. Kernels, copies down and copies up have a stream each. Behind
+ * work.c - pieces of work in flight. Kernels, copies down and copies up have a stream each. After
  * a piece the GPU writes its number into a word of pinned memory, so that polling is one read;
  * where it cannot, an event is recorded. Pieces of one stream end in order; a flight is what the
  * caller waits for, and may be several pieces.

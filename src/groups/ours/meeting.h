@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * meeting.h - the memory in which the members of a circle meet: a memfd that the first one makes
- * and that the others find by its id. It stays till the last one has left it.
+ * and that the others find by its id. It stays until the last one has left it.
  */
 #ifndef HLY_OURS_MEETING_H
 #define HLY_OURS_MEETING_H
@@ -62,13 +62,13 @@ static inline uint64_t hly_meeting_read(struct hly_meeting *meeting, const uint6
     return value;
 }
 
-/* Makes one, and its id. The descriptor in it stays open till the first member leaves. */
+/* Makes one, and its id. The descriptor in it stays open until the first member leaves. */
 int hly_meeting_make(unsigned char id[HALAY_CIRCLE_ID_BYTES]);
 /* HALAY_EDEVICE: there is none of this id any more; HALAY_ENOMEM. */
 int hly_meeting_enter(const unsigned char id[HALAY_CIRCLE_ID_BYTES], uint32_t n,
                       struct hly_meeting **meeting);
 void hly_meeting_leave(struct hly_meeting *meeting, uint32_t n);
-/* Of the first member: nobody else can enter any more. */
+/* On the first member: nobody else can enter any more. */
 void hly_meeting_shut(const unsigned char id[HALAY_CIRCLE_ID_BYTES]);
 
 #endif

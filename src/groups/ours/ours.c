@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ours.c - the table, and how a launch goes on: docs/decisions/0069. A launch is done in slices,
- * and a slice in steps: each member copies its data into its slab (GIVE); takes from all slabs what
- * it is to have, or reduces it (TAKE); and, of an allreduce, takes the other parts of the result
- * (SPREAD). Members read the slabs of all, and write their own alone.
+ * ours.c - the table, and how a launch goes on: docs/decisions/group-steps.md#0069. A launch is
+ * done in slices, and a slice in steps: each member copies its data into its slab (GIVE); takes
+ * from all slabs what it is to have, or reduces it (TAKE); and, of an allreduce, takes the other
+ * parts of the result (SPREAD). Members read the slabs of all, and write their own alone.
  *
  * A member begins TAKE and SPREAD when all have ended the step before. GIVE waits for nobody: a
  * slab has two halves, and before a member ends a slice all have ended the one before it.
@@ -261,7 +261,7 @@ static bool reads_not(const struct hly_ours_circle *c, struct hly_meeting_member
     return !__atomic_load_n(&m->reading, __ATOMIC_SEQ_CST);
 }
 
-/* Till all are, or the patience ends. */
+/* Waits until all are, or the patience ends. */
 static bool await(const struct hly_ours_circle *c, uint64_t patience_ns,
                   bool (*are)(const struct hly_ours_circle *c, struct hly_meeting_member *m))
 {
@@ -378,7 +378,7 @@ static struct run run_of(const struct hly_ours_circle *c, const struct flight *f
     return run;
 }
 
-/* Of those whose members give a part to each other one; else each gives its own run. */
+/* Does each member give a part to each other one? Else each gives its own run. */
 static bool gives_parts(const struct flight *f)
 {
     return f->kind != HALAY_GROUP_ALLGATHER && f->kind != HALAY_GROUP_BROADCAST;
@@ -390,7 +390,7 @@ static size_t room_of(const struct hly_ours_circle *c, const struct flight *f)
     assert(c->n > 0);
     const size_t all = c->ours->half_bytes / halay_type_bytes(f->type);
     const size_t room = gives_parts(f) ? all / c->n : all;
-    assert(room > 0); /* open has seen to it */
+    assert(room > 0); /* open has made sure */
     return room > EVEN ? room - room % EVEN : room;
 }
 
@@ -432,7 +432,7 @@ static bool reduces(const struct hly_ours_circle *c, const struct flight *f)
     return !halay_group_moves(f->kind) && c->step == TAKE;
 }
 
-/* A reduction of n has one kernel for the first four and one for each three behind them. Copies are
+/* A reduction of n has one kernel for the first four and one for each three after them. Copies are
  * lists. */
 static uint32_t pieces_of(const struct hly_ours_circle *c, const struct flight *f)
 {
@@ -558,8 +558,8 @@ static int ours_launch(halay_circle_t *circle, const halay_group_launch_t *l)
     return HALAY_INPROGRESS;
 }
 
-/* The oldest launch. 1: it has ended; 0: not yet. Who need not wait ends it, though the circle be
- * lost: other members may have told so already. */
+/* The oldest launch. 1: it has ended; 0: not yet. A member that need not wait ends it, even if the
+ * circle is lost: other members may have told so already. */
 static int advance(struct hly_ours_circle *c)
 {
     const struct flight *f = &c->flights[c->ended % HLY_OURS_FLIGHTS];
@@ -639,7 +639,7 @@ static int ours_abort(halay_circle_t *circle, uint64_t patience_ns)
     return off ? HALAY_OK : HALAY_EDEVICE;
 }
 
-/* The slab stays till the others have left. */
+/* The slab stays until the others have left. */
 static int ours_close(halay_circle_t *circle, uint64_t patience_ns)
 {
     struct hly_ours_circle *c = (struct hly_ours_circle *)circle;

@@ -29,7 +29,7 @@ enum { HLT_ROUND_ENTRIES = 16 }; /* announcements of one rank in one round */
  * What a rank says about a tensor. All words but `rows` and `wait` must agree between ranks.
  * wait: how often this rank had waited before it submitted the tensor. In a block that stands in
  * the upper bits, above the marks.
- * shape[0]: 1 + the number of dimensions, or 0 without a shape. Behind it stand the dimensions; one
+ * shape[0]: 1 + the number of dimensions, or 0 without a shape. After it stand the dimensions; one
  * that is too large is HLT_DIM_LARGE. At most one is: the count tells such shapes apart.
  */
 struct hlt_announcement {

@@ -15,13 +15,13 @@
  * - pool: what this rank has submitted in a replay and no group has taken yet.
  * - tape: what the ranks have agreed on in rounds, in its order; programmes are learnt from it.
  * - series: the tensors without a name of their own, told apart by a number.
- * - behind: of a tensor that stands behind a stream of the program, which has not come to it yet.
+ * - behind: a tensor's mark in a stream of the program, which has not come to it yet.
  * - stand-in: the zeros with which a rank that has joined takes part.
  * - ended: tensors that are over. The shell tells their callers.
  *
  * The core is pure: it has no mutex, thread, clock, call, device, log or setting of its own. The
- * shell hands it events: a round is over, a group's result is here, a stream was waited for; with
- * the time in `now_ns`. What a rank has to do next the core returns. The one thread that steps
+ * shell hands it events: a round is over, a group's result is here, a stream has come to its mark;
+ * with the time in `now_ns`. What a rank has to do next the core returns. The one thread that steps
  * (`stepping` in the shell) owns all of it.
  *
  * The way of a tensor: submitted (-> behind a stream) -> pending -> (announced in a round) waiting
@@ -43,7 +43,7 @@ struct hlt_record {
     int nannounced;
     uint64_t run;            /* hash of all ranks' `wait`: equal where no rank waited in between */
     uint64_t marks;          /* HLT_PART_REPLAYED, HLT_IN_PLACE: of any rank */
-    uint64_t told;           /* the round of the last notice of it */
+    uint64_t noticed_round;  /* of the last notice of it */
     uint64_t *rows;          /* of each rank; allocated for allgathers only */
     uint64_t sequence;       /* its number, by age */
     struct hlt_record *next; /* in the list of unused ones */
@@ -59,15 +59,15 @@ struct hlt_replay {
     uint64_t base;                   /* the first one of the present grouping */
     uint64_t cycles;                 /* that are whole before that one */
     uint64_t first_void;             /* the first result that was void, or UINT64_MAX */
-    uint64_t good_behind; /* bit i: the group i after the first void was good all the same */
-    int flushing;         /* a void is known of, or was this rank's: groups go out at once */
-    uint32_t foreign;     /* tensors in the pool without a place in the programme */
-    uint32_t early;       /* tensors in the pool with a place in a later cycle */
-    uint32_t quiet;       /* so many more submissions cannot complete the next group */
-    uint64_t called;      /* another rank waits for the groups up to here */
-    uint64_t alarm_ns;    /* when this rank last asked where the others are */
-    uint64_t check_ns;    /* when to look again whether to be void; 0: no need */
-    int tuning;           /* the words of a tuning are out */
+    uint64_t good_after_void;        /* bit i: group i after the first void was good */
+    int flushing;     /* a void is known of, or was this rank's: groups go out at once */
+    uint32_t foreign; /* tensors in the pool without a place in the programme */
+    uint32_t early;   /* tensors in the pool with a place in a later cycle */
+    uint32_t submissions_before_group; /* how many cannot complete the next group */
+    uint64_t called;                   /* another rank waits for the groups up to here */
+    uint64_t alarm_ns;                 /* when this rank last asked where the others are */
+    uint64_t check_ns;                 /* when to look again whether to be void; 0: no need */
+    int tuning;                        /* the words of a tuning are out */
 };
 
 /* A group of the replay; whether it is the first of its cycle; and the cycle, from 0. */
@@ -108,12 +108,12 @@ struct hlt_rounds {
     struct hlt_unlike *unlike; /* in this round */
     size_t nagreed_groups, nunlike, groups_room;
     char unlike_text[HLT_TEXT_BYTES];
-    char missed[HLT_TEXT_BYTES]; /* others have waited in vain for this rank, and then left */
+    char missed[HLT_TEXT_BYTES]; /* others have waited for this rank, and then left */
     uint64_t fusions;            /* so far */
     int stand_ins;               /* zeros of a rank that has joined, which have no memory yet */
 };
 
-/* Who has joined, as the rounds have said. */
+/* The ranks that have joined, as the rounds have said. */
 struct hlt_joins {
     uint64_t *ranks; /* a bit for each */
     uint8_t *kinds;  /* of each rank that has joined: a bit for each kind of memory */

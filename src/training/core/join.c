@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * join.c - a rank that has no more data joins: until all have, its part of what the others reduce
- * is zeros; docs/decisions/0020. Who has joined is what the rounds have said: equal on all ranks.
+ * is zeros; docs/decisions/training.md#0020. The rounds say which ranks have joined: equal on
+ * all ranks.
  */
 #include <assert.h>
 #include <stdlib.h>

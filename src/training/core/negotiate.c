@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * negotiate.c - ranks agree on what is ready, in rounds; docs/decisions/0004.
+ * negotiate.c - ranks agree on what is ready, in rounds; docs/decisions/training.md#0004.
  *
  * A round is one allgather of a block of announcements. Every rank enters it by itself: because it
  * has something to announce, or because another rank has entered. After each round all ranks hold
@@ -39,7 +39,7 @@ static struct hlt_record *record_take(struct hlt_core *core, const struct hlt_an
     }
     memset(record->announced, 0, words * sizeof(uint64_t));
     record->nannounced = 0;
-    record->run = record->told = 0;
+    record->run = record->noticed_round = 0;
     record->marks = 0;
     record->first = *says;
     record->first_rank = rank;

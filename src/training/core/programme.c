@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * programme.c - learns what a step is, from what rounds complete, and keeps eight of them;
- * docs/decisions/0019. Everything here follows from records and results that are equal on all
- * ranks. So all learn the same programmes and begin them at the same place.
+ * docs/decisions/training.md#0019. Everything here follows from records and results that are equal
+ * on all ranks. So all learn the same programmes and begin them at the same place.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -430,14 +430,14 @@ void hlt_programme_void(struct hlt_core *core)
     }
     for (uint64_t s = begin; s < replay->results; s++) {
         const struct hlt_group *group = hlt_replay_group(replay, s);
-        if (s >= replay->first_void && !(replay->good_behind >> (s - replay->first_void) & 1))
+        if (s >= replay->first_void && !(replay->good_after_void >> (s - replay->first_void) & 1))
             continue;
         tape_run_again(core, programme, group, hlt_replay_cycle(replay, s));
         core->learnt.impure = 1;
     }
     shares_end(core, programme, cycles);
     hlt_period_forget(core);
-    core->learnt.switching = replay->first_void == begin && !replay->good_behind;
+    core->learnt.switching = replay->first_void == begin && !replay->good_after_void;
     if (core->learnt.switching)
         core->learnt.avoid = programme;
     programme->score = programme->score > VOID_COSTS ? programme->score - VOID_COSTS : 0;

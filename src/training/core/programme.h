@@ -21,7 +21,7 @@ struct hlt_core;
 struct hlt_record;
 
 /*
- * A tensor's place on the tape or in a programme. Of a series, says.name is hlt_series_name() of
+ * A tensor's place on the tape or in a programme. In a series, says.name is hlt_series_name() of
  * the number on the tape. In a programme it is that of the complement of the place in the series.
  */
 struct hlt_item {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay.c - runs a programme's groups in its order, without asking anyone; docs/decisions/0019.
+ * replay.c - runs a programme's groups in its order, without asking anyone;
+ * docs/decisions/training.md#0019.
  *
  * The rule that keeps ranks together: group s goes out only if s is less than a window ahead of
  * the results so far, of which none was void. So no rank can have gone further than a window behind
@@ -192,7 +193,7 @@ int hlt_replay_must_void(struct hlt_core *core, const struct hlt_seen *seen)
 {
     struct hlt_replay *replay = &core->replay;
     const struct hlt_tensor *first = core->pool.head, *last = core->pool.tail;
-    replay->quiet = 0;
+    replay->submissions_before_group = 0;
     if (replay->issued < replay->called)
         return 1;
     if (!first)
@@ -205,7 +206,7 @@ int hlt_replay_must_void(struct hlt_core *core, const struct hlt_seen *seen)
     if ((!seen->behind && seen->expecting && is_time(core, last->submit_ns + FOREIGN_NS)) ||
         (!seen->behind && seen->wanted && is_time(core, last->submit_ns + GRACE_NS)))
         return 1;
-    replay->quiet = hlt_replay_group(replay, replay->issued)->missing - 1;
+    replay->submissions_before_group = hlt_replay_group(replay, replay->issued)->missing - 1;
     return 0;
 }
 
@@ -267,7 +268,7 @@ void hlt_replay_result(struct hlt_core *core, struct hlt_list *tensors, int empt
             replay->first_void = replay->results;
         replay->flushing = 1;
     } else if (replay->first_void != NEVER) {
-        replay->good_behind |= UINT64_C(1) << (replay->results - replay->first_void);
+        replay->good_after_void |= UINT64_C(1) << (replay->results - replay->first_void);
     } else if (hlt_replay_is_first(replay, replay->results + 1)) {
         hlt_programme_whole(core);
     }

@@ -26,7 +26,7 @@ struct hlt_launch {
 /* What the shell knows while tensors are missing. */
 struct hlt_seen {
     int over;      /* the communicator is broken: the call will say why */
-    int behind;    /* tensors stand behind streams: what is missing may be there, and come */
+    int behind;    /* tensors wait for streams: what is missing may be there, and come */
     int expecting; /* tensors have functions, so nobody can tell whether a caller waits */
     int wanted;    /* a caller waits for a tensor of the pool */
 };

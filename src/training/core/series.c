@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * series.c - tensors without a name of their own, which a number tells apart; docs/decisions/0025.
- * Which number comes next, and after how many tensors they repeat: both follow from what all ranks
- * have agreed on, in its order, so they are equal on all ranks.
+ * series.c - tensors without a name of their own, which a number tells apart;
+ * docs/decisions/training.md#0025. Which number comes next, and after how many tensors they repeat:
+ * both follow from what all ranks have agreed on, in its order, so they are equal on all ranks.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -55,7 +55,7 @@ struct hlt_tensor {
     int stand_in;                /* it is a joined rank's zeros, and no caller's */
     int voted;                   /* a vote has gone before it */
     int exchanged;               /* alltoall: its rows from each rank are known */
-    struct hlt_behind *behind;   /* NULL: it stands behind no stream, or no more */
+    struct hlt_behind *behind;   /* NULL: it waits for no stream, or no more */
     int unready;                 /* the code of what has failed there: no call takes its buffers */
 
     /* mutex */
@@ -66,7 +66,7 @@ struct hlt_tensor {
     char *text;      /* why it failed; NULL: it did not */
     void *result;    /* memory of the trainer's; what an allgather or alltoall gives */
     uint32_t memory; /* HALAY_MEMORY_*: of in, out and result. Agreed on, once it is ready */
-    size_t *rows;    /* from each rank; alltoall: behind that, to each rank. Until done: stepper */
+    size_t *rows;    /* from each rank; alltoall: after that, to each rank. Until done: stepper */
     size_t result_count;
     char name[HALAY_TENSOR_NAME_MAX];
 };

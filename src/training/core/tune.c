@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tune.c - autotuning (HALAY_AUTOTUNE): how many bytes a programme's fused groups have at most, by
- * the time that its cycles take; docs/decisions/0133. Search.h says how settings are compared.
+ * the time that its cycles take; docs/decisions/fusion.md#0133. Search.h says how settings are
+ * compared.
  *
  * All ranks change a programme's groups ahead of the same group: between two cycles, when no group
  * is out and none was void. That follows from the number of cycles and from reduced words, so no

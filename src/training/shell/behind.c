@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * behind.c - tensors that stand behind a stream of the program: to other ranks, and to all else
+ * behind.c - tensors that wait for a stream of the program: to other ranks, and to all else
  * here, they are submitted when the stream has come to where it ended at the submission. Nobody
  * waits for that: the mark is asked for in each step.
  */
@@ -44,7 +44,7 @@ static void unmark(halay_trainer_t *trainer, struct hlt_behind *behind)
     behind->out = 0;
 }
 
-/* Mutex held. What the name stands behind, taken out of the list; or NULL. */
+/* Mutex held. The mark that the name waits for, taken out of the list; or NULL. */
 static struct hlt_behind *after_take(halay_trainer_t *trainer, uint64_t name)
 {
     struct hlt_behind **at = &trainer->behinds.after, *found;

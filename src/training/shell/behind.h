@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* behind.h - tensors that stand behind a stream of the program. */
+/* behind.h - tensors that wait for a stream of the program. */
 #ifndef HLT_BEHIND_H
 #define HLT_BEHIND_H
 
 #include "../core/core.h"
 
-enum { HLT_AFTERS = 1024 }; /* streams that wait for a submission to stand behind them */
+enum { HLT_AFTERS = 1024 }; /* streams that the next submissions of so many names wait for */
 
-/* The place in a stream of the program that the tensors of one submission stand behind. */
+/* The place in a stream of the program that the tensors of one submission wait for. */
 struct hlt_behind {
     struct hlt_behind *next; /* mutex: of those that wait for their submission; of unused ones */
     uint64_t name;           /* of the submission, hashed */
@@ -26,7 +26,8 @@ struct hlt_behinds {
 };
 
 /* behind.c */
-/* Mutex held. What the next submission of this name stands behind, for so many tensors, or NULL. */
+/* Mutex held. The mark that the next submission of this name waits for, for so many tensors, or
+ * NULL. */
 struct hlt_behind *hlt_behind_take(halay_trainer_t *trainer, const char *name, size_t ntensors);
 /* Without the mutex: the device has failed before a submission. Returns its code. */
 int hlt_trainer_lose(halay_trainer_t *trainer, int code);

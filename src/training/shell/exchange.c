@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * exchange.c - the ranks of an alltoall tell each other how many rows go where;
- * docs/decisions/0024. They do so once, and again when a rank's rows have changed. The rank says so
- * in the vote that stands before the alltoall in any case.
+ * docs/decisions/training.md#0024. They do so once, and again when a rank's rows have changed. The
+ * rank says so in the vote that stands before the alltoall in any case.
  *
  * What is kept under a name was told in one call that all ranks have made. A name is out once at a
  * time, so all that keep it keep the same. A rank that keeps nothing says "changed".

@@ -2,7 +2,7 @@
 /*
  * execute.c - the calls on the data communicator. What rounds have made ready runs first, in the
  * order in which it became ready, then the groups of the programme; both orders are the same on all
- * ranks, so the k-th call is the same on all. Behind a vote nothing is started before its result is
+ * ranks, so the k-th call is the same on all. After a vote nothing is started before its result is
  * known, as that decides what comes next. A call that cannot be started here would shift the order:
  * then no later one is started.
  */
@@ -64,7 +64,7 @@ static int call_refuse(const halay_trainer_t *trainer, int code, halay_request_t
                               request);
 }
 
-/* The code of what has failed in a stream that a tensor stood behind. */
+/* The code of what has failed in a stream that a tensor waited for. */
 static int unready(const struct hlt_list *tensors)
 {
     const struct hlt_tensor *tensor = tensors->head;
@@ -272,7 +272,7 @@ static uint64_t tensors_started(struct hlt_list *tensors, int buffer)
     return now_ns;
 }
 
-/* Takes the tensors. says: of any of them. With a group there are marks behind them. */
+/* Takes the tensors. says: of any of them. With a group there are marks after them. */
 static void fused_start(halay_trainer_t *trainer, const struct hlt_announcement *says, size_t count,
                         const struct hlt_group *group, struct hlt_list *tensors, int buffer)
 {
@@ -676,7 +676,7 @@ static int call_test(halay_trainer_t *trainer, struct hlt_call *call)
 void hlt_calls_step(halay_trainer_t *trainer)
 {
     int over;
-    trainer->core.replay.check_ns = trainer->core.replay.quiet = 0;
+    trainer->core.replay.check_ns = trainer->core.replay.submissions_before_group = 0;
     do {
         while (next_start(trainer))
             ;

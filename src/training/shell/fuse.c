@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuse.c - tensors packed one behind the other, and the mark behind them.
+ * fuse.c - tensors packed one behind the other, and the mark after them.
  *
  * The mark is elements of the tensors' own type. Every rank sets them to the operation's neutral
  * value; a void rank sets another, which the reduced value shows for any number of void ranks. So

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../proc/autotune.h"
+#include "../../../common/autotune.h"
 #include "trainer.h"
 
 #define FUSION_BYTES   (UINT64_C(64) << 20)
@@ -71,8 +71,8 @@ static void settings_take(halay_trainer_t *trainer, const halay_topology_t *topo
 
 /*
  * Nobody leaves a barrier before the last has come. So a rank's times around one, and rank 0's,
- * bound how far their clocks are apart: docs/decisions/0021. One node has one clock, and
- * needs no message; only in a trainer of all ranks rank 0 is the job's.
+ * bound how far their clocks are apart: docs/decisions/training.md#0021. One node has one clock,
+ * and needs no message; only in a trainer of all ranks rank 0 is the job's.
  */
 static int clock_measure(halay_trainer_t *trainer, const halay_topology_t *topology)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memory.c - where tensors and fusion buffers are: in the host's memory, which the trainer copies
- * and scales itself, or in a device's, which only that device touches; docs/decisions/0060.
+ * and scales itself, or in a device's, which only that device touches;
+ * docs/decisions/fusion.md#0060.
  */
 #include <assert.h>
 #include <stdlib.h>

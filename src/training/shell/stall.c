@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stall.c - notices of which ranks have not submitted what; docs/decisions/0021. A notice decides
- * nothing: it changes neither records nor lists, but for when the next one is due.
+ * stall.c - notices of which ranks have not submitted what; docs/decisions/training.md#0021. A
+ * notice decides nothing: it changes neither records nor lists, except for when the next one is
+ * due.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -204,13 +205,14 @@ static int tell(halay_trainer_t *trainer, const struct hlt_record *record)
             struct hlt_record *other = (struct hlt_record *)node;
             if (!alike(record, other, trainer->core.nranks))
                 continue;
-            other->told = trainer->core.counters.control_rounds;
+            other->noticed_round = trainer->core.counters.control_rounds;
             count++;
         }
     }
     for (struct hlt_tensor *t = trainer->core.waiting.head; t; t = t->next) {
         struct hlt_node *node = hlt_tensor_map_find(&trainer->core.rounds.records, t->node.hash);
-        if (node && ((struct hlt_record *)node)->told == trainer->core.counters.control_rounds)
+        if (node &&
+            ((struct hlt_record *)node)->noticed_round == trainer->core.counters.control_rounds)
             told(&trainer->stall, t, now_ns);
     }
     return count;
@@ -242,7 +244,8 @@ static void asked(halay_trainer_t *trainer, int rank, const struct part *parts)
     const struct hlt_tensor *own = trainer->core.waiting.head;
     struct hlt_record *record =
         (struct hlt_record *)hlt_tensor_map_find(&trainer->core.rounds.records, parts->name);
-    if (!record || record->told == trainer->core.counters.control_rounds || !all_said(trainer))
+    if (!record || record->noticed_round == trainer->core.counters.control_rounds ||
+        !all_said(trainer))
         return;
     for (size_t i = 0; i < PARTS; i++)
         memcpy(question + i * PART_BYTES, parts[i].text, PART_BYTES);

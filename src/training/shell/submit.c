@@ -195,8 +195,9 @@ static int admit_behind(halay_trainer_t *trainer, const char *name, struct submi
 /* Mutex held. Whether somebody has to be woken for so many more tensors. */
 static int wakes(halay_trainer_t *trainer, size_t ntensors)
 {
-    int quiet = trainer->steps.quiet >= ntensors;
-    trainer->steps.quiet = quiet ? trainer->steps.quiet - (uint32_t)ntensors : 0;
+    int quiet = trainer->steps.submissions_before_wake >= ntensors;
+    trainer->steps.submissions_before_wake =
+        quiet ? trainer->steps.submissions_before_wake - (uint32_t)ntensors : 0;
     return trainer->callers.asleep && !quiet;
 }
 

@@ -34,7 +34,7 @@ void hlt_tensors_ended(halay_trainer_t *trainer);
 void hlt_tensors_fail(halay_trainer_t *trainer, struct hlt_list *list, int code, const char *text);
 void hlt_tensors_free(halay_trainer_t *trainer);
 
-/* memory.c; stepper, but for init and free. memory: HALAY_MEMORY_* */
+/* memory.c; stepper, except for init and free. memory: HALAY_MEMORY_* */
 /* NULL: there is none, or no device of that kind. */
 void *hlt_memory_alloc(const halay_trainer_t *trainer, uint32_t memory, size_t bytes);
 void hlt_memory_free(const halay_trainer_t *trainer, uint32_t memory, void *address);

@@ -301,7 +301,7 @@ static void timeline_free(struct hlt_timeline *timeline)
     free(timeline);
 }
 
-/* Who leaves last ends it. */
+/* The last one that leaves ends it. */
 static void timeline_leave(struct hlt_timeline *timeline, halay_timeline_result_t *result)
 {
     pthread_mutex_lock(&timeline->lock);

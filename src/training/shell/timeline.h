@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * timeline.h - records of what a trainer did, and the ring that hands them to the thread that
- * writes them; docs/decisions/0021. Whoever holds `lock` puts records in, so there is one at a
- * time; the writer takes them out, and never takes the lock: it may be without a processor for
- * long. Several trainers of a rank may share a timeline. A trainer's mutex is taken before the
+ * writes them; docs/decisions/training.md#0021. Whoever holds `lock` puts records in, so there is
+ * one at a time; the writer takes them out, and never takes the lock: it may be without a processor
+ * for long. Several trainers of a rank may share a timeline. A trainer's mutex is taken before the
  * lock.
  */
 #ifndef HLT_TIMELINE_H
@@ -26,7 +26,7 @@ enum {
     HLT_TIMELINE_EVENT = 2048 /* bytes that one record may become, its names apart */
 };
 
-/* Each has a cell, and those that say so some more behind it. */
+/* Each has a cell, and those that say so some more after it. */
 enum hlt_record_kind {
     HLT_RECORD_TENSOR = 1, /* times: submitted, agreed on (0: replayed), started, ended */
     HLT_RECORD_FUSED,      /* times: packing, packed, reduced, unpacked; count; members if listed */
@@ -126,7 +126,7 @@ static inline uint64_t hlt_cells(uint64_t count, uint64_t in_a_cell)
 void hlt_timeline_begin(struct hlt_timeline *timeline, const char *host, uint64_t error_ns);
 /* All that has been put in; if_on: only until it is stopped. */
 void hlt_timeline_drain(struct hlt_timeline *timeline, int if_on);
-/* What is lost is said in the file. */
+/* The file says what is lost. */
 void hlt_timeline_end(struct hlt_timeline *timeline);
 
 #endif

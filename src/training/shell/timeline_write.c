@@ -277,7 +277,7 @@ static void write_fused(struct hlt_timeline *timeline, const struct hlt_timed *t
     put_text(timeline, "MEMCPY_OUT_FUSION_BUFFER\"}");
 }
 
-/* The name is in the cells behind it. */
+/* The name is in the cells after it. */
 static void write_span(struct hlt_timeline *timeline, const struct hlt_timed *timed, uint64_t at)
 {
     span(timeline, ROW_PROGRAM, timed->ns[0], timed->ns[1]);

@@ -41,7 +41,7 @@ static void publish(halay_trainer_t *trainer)
 }
 
 /*
- * Mutex held, but for the functions. By one thread at a time: what is done meanwhile, here or
+ * Mutex held, except for the functions. By one thread at a time: what is done meanwhile, here or
  * elsewhere, it calls as well; so a function that submits does not nest.
  */
 static void call_functions(halay_trainer_t *trainer)
@@ -85,7 +85,7 @@ static int replay_step(halay_trainer_t *trainer)
     return 1;
 }
 
-/* Mutex held, but for the work itself. Never blocks. Does nothing where another thread steps. */
+/* Mutex held, except for the work itself. Never blocks. Does nothing where another thread steps. */
 static void step(halay_trainer_t *trainer)
 {
     struct hlt_tensor *tensor;
@@ -125,7 +125,8 @@ static void step(halay_trainer_t *trainer)
                           trainer->core.pending.head || trainer->core.waiting.head ||
                           trainer->core.pool.head || trainer->core.joining.head ||
                           trainer->behinds.list.head || trainer->core.farewell;
-    trainer->steps.quiet = trainer->behinds.list.head ? 0 : trainer->core.replay.quiet;
+    trainer->steps.submissions_before_wake =
+        trainer->behinds.list.head ? 0 : trainer->core.replay.submissions_before_group;
     trainer->published = trainer->core.counters;
     trainer->steps.stepping = 0;
     publish(trainer);
@@ -145,7 +146,7 @@ static void step_or_wait(halay_trainer_t *trainer)
         pthread_cond_wait(&trainer->changed, &trainer->mutex);
 }
 
-/* Mutex held, but for the sleep. Returns when something may have changed. */
+/* Mutex held, except for the sleep. Returns when something may have changed. */
 static void doze(halay_trainer_t *trainer, uint64_t timeout_ns)
 {
     uint64_t now_ns;
@@ -336,8 +337,8 @@ free_memory:
     return rc;
 }
 
-/* Mutex held, but for the question. What the program wants to do meanwhile it does; if it wants the
- * wait to end, all that is out ends, on all ranks. */
+/* Mutex held, except for the question. What the program wants to do meanwhile it does; if it wants
+ * the wait to end, all that is out ends, on all ranks. */
 static void ask(halay_trainer_t *trainer, uint64_t *ask_ns)
 {
     const uint64_t now_ns = hlt_trainer_now_ns();

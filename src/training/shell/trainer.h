@@ -2,8 +2,9 @@
 /*
  * trainer.h - the shell of a trainer: its thread, those who call it, and what it asks of Halay.
  *
- * Who may touch what. The mutex guards what callers see: the tensors' table, `submitted`, every
- * tensor's outcome, the timeline. What is marked "stepper" belongs to the one thread inside step()
+ * The threads that may touch a member: the mutex guards what callers see: the tensors' table,
+ * `submitted`, every tensor's outcome, the timeline. What is marked "stepper" belongs to the one
+ * thread inside step()
  * (`stepping`), with or without the mutex. That role passes from thread to thread under the mutex.
  * No call into Halay is made with the mutex held.
  */
@@ -19,16 +20,17 @@
 #include "stall.h"
 #include "tensors.h"
 
-/* Mutex, but for what is as seen by this step: stepper. */
+/* Mutex, except for what is as seen by this step: stepper. */
 struct hlt_steps {
-    int stepping;         /* a thread is inside step() */
-    int again;            /* something came in meanwhile: step once more */
-    int news;             /* tensors were done in this step */
-    int busy;             /* after it: something is pending, waiting, ready or in flight */
-    uint32_t quiet;       /* submissions before the next one that must wake the thread */
-    uint64_t next_end_ns; /* when the next tensor runs out of time; 0: none */
-    int wanting;          /* a caller waits or has polled, as seen by this step */
-    int expecting;        /* tensors that are out have functions, as seen by this step */
+    int stepping; /* a thread is inside step() */
+    int again;    /* something came in meanwhile: step once more */
+    int news;     /* tensors were done in this step */
+    int busy;     /* after it: something is pending, waiting, ready or in flight */
+    uint32_t
+        submissions_before_wake; /* submissions before the next one that must wake the thread */
+    uint64_t next_end_ns;        /* when the next tensor runs out of time; 0: none */
+    int wanting;                 /* a caller waits or has polled, as seen by this step */
+    int expecting;               /* tensors that are out have functions, as seen by this step */
 };
 
 /* Mutex. Those who call the trainer, and sleep for it. */
@@ -86,7 +88,7 @@ static inline int hlt_trainer_forked(const halay_trainer_t *trainer)
 {
     return !*trainer->alive;
 }
-/* Mutex held, but for the call: wakes who sleeps in the context. */
+/* Mutex held, except for the call: wakes who sleeps in the context. */
 void hlt_trainer_wake(halay_trainer_t *trainer);
 /* The condition's times are those of CLOCK_MONOTONIC. */
 int hlt_cond_create(pthread_cond_t *cond);

@@ -2,7 +2,7 @@
 /*
  * tune_file.c - what autotuning has found is kept for the next job, a file for each programme and
  * kind of job; and its log. Files are other jobs': what they say is only used if it is one of the
- * settings. A folder that cannot be written is said, and stops nothing.
+ * settings. A folder that cannot be written is logged, and stops nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../../proc/autotune.h"
-#include "../../../proc/calibration.h"
+#include "../../../common/autotune.h"
+#include "../../../common/calibration.h"
 #include "../core/tune.h"
 #include "calls.h"
 
@@ -82,7 +82,7 @@ static void find_word(const char *text, const char *key, char word[32])
     snprintf(word, 32, "%.*s", (int)(length < 31 ? length : 31), at ? at + strlen(key) : "");
 }
 
-/* The kept setting; -1: there is none, or it is stale, which is said. */
+/* The kept setting; -1: there is none, or it is stale, which this logs. */
 static int read_kept(const struct hlt_tune *tune)
 {
     char path[HLY_CALIBRATION_PATH], text[FILE_BYTES], version[32], bytes[32], *end;

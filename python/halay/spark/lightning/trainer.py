@@ -44,7 +44,7 @@ class Trained(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Of a rank. address: where torch's store may be, the same for all."""
+    """What a rank knows of itself. address: where torch's store may be, the same for all."""
 
     rank: int
     size: int

@@ -66,7 +66,7 @@ class TorchEstimator(HorovodEstimator):
         super().__init__(given)
 
     def getOptimizer(self) -> Any:
-        """Of the model as it is now."""
+        """The optimizer, bound to the parameters of the model as it is now."""
         model, optimizer = self._get("model"), self._get("optimizer")
         return optimizer if model is None or optimizer is None else rebound(model, optimizer)
 
@@ -145,7 +145,7 @@ class TorchModel(HorovodModel):
     """Adds what the model says of each row. getModel() is the model, getHistory() its training."""
 
     def getOptimizer(self) -> Any:
-        """Of the model as it is now."""
+        """The optimizer, bound to the parameters of the model as it is now."""
         model, optimizer = self.getOrDefault("model"), self.getOrDefault("optimizer")
         return optimizer if model is None or optimizer is None else rebound(model, optimizer)
 

@@ -73,7 +73,7 @@ class Objective:
         ]
 
     def loss(self, outputs: list[Any], labels: list[Any], weights: Any) -> Any:
-        """Of a batch. With weights: the mean over rows of weight times the row's loss."""
+        """The loss of a batch. With weights: the mean over rows of weight times the row's loss."""
         total: Any = 0.0
         for output, label, loss, factor in zip(
             outputs, labels, self._losses, self._task.loss_weights
@@ -226,7 +226,7 @@ class _Rank:
         return self._mean(sums)
 
     def _state(self, epoch: int, history: list[dict[str, Any]]) -> dict[str, Any]:
-        """Of a checkpoint. The learning rate is the user's, for any number of ranks."""
+        """The state for a checkpoint. The learning rate is the user's, for any number of ranks."""
         optimizer = copy.deepcopy(self._base.state_dict())
         for group in optimizer["param_groups"]:
             group["lr"] = group["lr"] / self._hvd.size()
@@ -278,7 +278,7 @@ class Tensors(Reader):
 
 
 def reader(task: Task, own: list[Group], rank: int, shuffle: bool) -> Reader:
-    """Of a rank's row groups."""
+    """The rows of a rank's row groups."""
     return rows.reader(task, own, rank, shuffle, Tensors)
 
 

@@ -45,7 +45,7 @@ class StateHandler:
 
 
 class _DictHandler(StateHandler):
-    """Of what has state_dict() and load_state_dict()."""
+    """Handles a value that has state_dict() and load_state_dict()."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)

@@ -71,7 +71,7 @@ if os.environ.get("HOROVOD_ENABLE_XLA_OPS", "0").lower() in ("1", "true"):
 
 
 def __getattr__(name: str) -> Any:
-    # Of a class of Keras, which takes seconds to import.
+    # A subclass of a class of Keras, which takes seconds to import.
     if name == "SyncBatchNormalization":
         from halay.tensorflow import SyncBatchNormalization
 

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* collective.c - what each collective reads and writes. */
+#include "collective.h"
+
+const struct hly_collective hly_collectives[HALAY_COLLECTIVE_COUNT] = {
+    [HALAY_ALLREDUCE] = {{HLY_VECTOR, HLY_AT_ALL}, {HLY_VECTOR, HLY_AT_ALL}},
+    [HALAY_BROADCAST] = {{HLY_VECTOR, HLY_AT_ROOT}, {HLY_VECTOR, HLY_AT_OTHERS}},
+    [HALAY_ALLGATHER] = {{HLY_OWN, HLY_AT_ALL}, {HLY_EACH, HLY_AT_ALL}},
+    [HALAY_REDUCE_SCATTER] = {{HLY_EACH, HLY_AT_ALL}, {HLY_OWN, HLY_AT_ALL}},
+    [HALAY_BARRIER] = {{HLY_NOTHING, HLY_AT_ALL}, {HLY_NOTHING, HLY_AT_ALL}},
+    [HALAY_REDUCE] = {{HLY_VECTOR, HLY_AT_ALL}, {HLY_VECTOR, HLY_AT_ROOT}},
+    [HALAY_GATHER] = {{HLY_OWN, HLY_AT_ALL}, {HLY_EACH, HLY_AT_ROOT}},
+    [HALAY_SCATTER] = {{HLY_EACH, HLY_AT_ROOT}, {HLY_OWN, HLY_AT_ALL}},
+    [HALAY_ALLTOALL] = {{HLY_EACH, HLY_AT_ALL}, {HLY_EACH, HLY_AT_ALL}},
+    [HALAY_SCAN] = {{HLY_VECTOR, HLY_AT_ALL}, {HLY_VECTOR, HLY_AT_ALL}},
+    [HALAY_EXSCAN] = {{HLY_VECTOR, HLY_AT_ALL}, {HLY_VECTOR, HLY_NOT_AT_0}},
+};

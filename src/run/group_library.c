@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * group_library.c - a context opens NCCL by itself, and our own group steps; and the ranks of a
+ * communicator agree whether they use one of both (docs/decisions/group-steps.md#0061, 0069). At
+ * its first call in a GPU's memory each rank tells all others, in an allgather on a hidden
+ * communicator for which nobody waits, which NCCL it has, on which GPU, whom ours can reach, and
+ * the number of that call. If all have the same NCCL, and no two ranks of a node share a GPU, it is
+ * that; else ours, if the ranks of each node reach one another. Where some node has two ranks,
+ * calls have group steps from HLY_NCCL_AFTER calls behind the latest of these numbers on. A rank
+ * that gets so far before the allgather has ended waits for it, for as long as its communicator
+ * waits for a call; then the call fails, and says who has not come.
+ */
+#include "run/group_library.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device_builtin.h"
+#include "exec/exec.h"
+#include "groups/nccl/nccl.h"
+#include "groups/ours/ours.h"
+#include "wire/match.h"
+#include "wire/news.h"
+
+#define NCCL_TAG    UINT64_C(0x6c63636e)
+#define NO_DEADLINE UINT64_C(1000000000000000) /* till somebody waits */
+
+/* ---------------------------------------------------------------- this rank's */
+
+static void library_make(struct hly_group_library *library, const halay_group_ops_t *ops, void *arg)
+{
+    halay_group_attr_t attr = {.size = sizeof(attr)};
+    ops->about(arg, &attr);
+    *library = (struct hly_group_library){ops, arg, "", attr.captures};
+    snprintf(library->name, sizeof(library->name), "%.31s", attr.name);
+}
+
+/* Once a context: finds NCCL, if it may, and the GPU. */
+static void look(halay_context_t *ctx, const struct hly_device *device)
+{
+    struct hly_nccl_here *here = &ctx->nccl;
+    const char *name = ctx->settings.nccl;
+    struct hly_nccl *nccl;
+    struct hly_ours *ours;
+    int ordinal = -1;
+    if (here->looked)
+        return;
+    here->looked = true;
+    const bool has_gpu = !hly_device_cuda_gpu(device->handle, &ordinal, &here->place);
+    if (ctx->settings.no_nccl)
+        snprintf(here->why, sizeof(here->why), "HALAY_NCCL_LIBRARY is %s",
+                 ctx->settings.no_ours ? "off" : "own");
+    else if (!has_gpu)
+        snprintf(here->why, sizeof(here->why), "the device has no GPU");
+    else if (!hly_nccl_open(name, ordinal, &nccl, &here->version, here->why, sizeof(here->why)))
+        library_make(&here->nccl, &hly_group_nccl, nccl);
+    if (has_gpu && !ctx->settings.no_ours && !hly_ours_open(ordinal, 0, &ours)) {
+        library_make(&here->ours, &hly_group_ours, ours);
+        here->reach = hly_ours_reach(device->handle);
+        here->least = ctx->settings.ours_least_bytes;
+        if (!here->least)
+            here->least = hly_ours_least(device->handle);
+    }
+    if (has_gpu && *name && !here->nccl.ops)
+        hly_log(ctx, HLY_WARN,
+                "HALAY_NCCL_LIBRARY is \"%s\", which cannot be used: %s. Name a file of "
+                "NCCL " HALAY_NCCL_LEAST_TEXT
+                " or newer, or unset it; \"own\" and \"off\" do without",
+                name, here->why);
+    else
+        hly_log(ctx, here->version && !here->nccl.ops ? HLY_WARN : HLY_INFO,
+                "device collectives: %s", here->nccl.ops ? here->nccl.name : here->why);
+}
+
+void hly_nccl_drop(halay_context_t *ctx)
+{
+    hly_nccl_close(ctx->nccl.nccl.arg);
+    hly_ours_close(ctx->nccl.ours.arg);
+    while (ctx->nccl.left) {
+        struct hly_nccl_ask *next = ctx->nccl.left->next;
+        free(ctx->nccl.left->all);
+        free(ctx->nccl.left);
+        ctx->nccl.left = next;
+    }
+}
+
+/* ---------------------------------------------------------------- what all say */
+
+static void version_text(const struct hly_nccl_says *says, char text[32])
+{
+    if (!says->version)
+        snprintf(text, 32, "no NCCL");
+    else
+        snprintf(text, 32, "NCCL %u.%u.%u", says->version / 10000, says->version / 100 % 100,
+                 says->version % 100);
+}
+
+/* false: all ranks have the same that can be used. */
+static bool differ(const struct hly_nccl_ask *ask, int nranks, char *why, size_t bytes)
+{
+    char first[32], other[32];
+    version_text(&ask->all[0], first);
+    for (int r = 0; r < nranks; r++) {
+        version_text(&ask->all[r], other);
+        if (ask->all[r].version < HALAY_NCCL_LEAST)
+            snprintf(why, bytes, "rank %d has %s%s", r, other,
+                     ask->all[r].version ? ", and " HALAY_NCCL_LEAST_TEXT " is needed" : "");
+        else if (ask->all[r].version != ask->all[0].version)
+            snprintf(why, bytes, "rank 0 has %s, and rank %d has %s", first, r, other);
+        else
+            continue;
+        return true;
+    }
+    return false;
+}
+
+/* Do two ranks of a node work on one GPU? NCCL would refuse them. */
+static bool share(const struct hly_nccl_ask *ask, const halay_shape_t *s, char *why, size_t bytes)
+{
+    for (uint32_t node = 0; node < s->nnodes; node++)
+        for (uint32_t i = s->first[node]; i < s->first[node + 1]; i++)
+            for (uint32_t j = s->first[node]; j < i; j++)
+                if (ask->all[s->member[i]].place == ask->all[s->member[j]].place) {
+                    snprintf(why, bytes, "ranks %u and %u share a GPU, which NCCL refuses",
+                             s->member[j], s->member[i]);
+                    return true;
+                }
+    return false;
+}
+
+/* Can ours serve all ranks? If not, it is said behind what is in `why`. */
+static bool reach(const struct hly_nccl_ask *ask, const halay_shape_t *s, char *why, size_t bytes)
+{
+    const size_t length = strlen(why);
+    for (uint32_t node = 0; node < s->nnodes; node++)
+        for (uint32_t i = s->first[node]; i < s->first[node + 1]; i++) {
+            const uint32_t a = s->member[s->first[node]], b = s->member[i];
+            if (ask->all[b].reach && ask->all[a].reach == ask->all[b].reach)
+                continue;
+            if (ask->all[b].reach)
+                snprintf(why + length, bytes - length,
+                         "; and Halay's kernels need ranks %u and %u to share one", a, b);
+            else
+                snprintf(why + length, bytes - length,
+                         "; rank %u has no group steps by Halay's kernels", b);
+            return false;
+        }
+    return true;
+}
+
+/* The same on all ranks, which have the same `all`. */
+static void choose(halay_comm_t *comm, const halay_shape_t *shape)
+{
+    struct hly_nccl_ask *ask = comm->nccl;
+    struct hly_nccl_here *here = &comm->context->nccl;
+    if (!differ(ask, comm->nranks, ask->why, sizeof(ask->why)) &&
+        !share(ask, shape, ask->why, sizeof(ask->why)))
+        ask->library = &here->nccl;
+    else if (reach(ask, shape, ask->why, sizeof(ask->why)))
+        ask->library = &here->ours;
+    else
+        return;
+    ask->state = HLY_NCCL_AGREED;
+    ask->from = ask->mine.sequence;
+    for (int r = 0; r < comm->nranks; r++) {
+        if ((int32_t)(ask->all[r].sequence - ask->from) > 0)
+            ask->from = ask->all[r].sequence;
+        if (ask->library == &here->ours && ask->all[r].least > ask->least)
+            ask->least = ask->all[r].least;
+    }
+    ask->from += HLY_NCCL_AFTER;
+}
+
+/* Is it to be known that calls are staged? Not where nobody has NCCL: who has asked for it, or has
+ * an old one, was warned. */
+static bool warns(const halay_comm_t *comm)
+{
+    const struct hly_nccl_here *here = &comm->context->nccl;
+    bool any = here->nccl.ops != NULL;
+    for (int r = 0; comm->nccl->all && r < comm->nranks; r++)
+        any = any || comm->nccl->all[r].version >= HALAY_NCCL_LEAST;
+    return any && comm->rank == 0 && !here->told;
+}
+
+/* The same on all ranks, which have the same `all`, or the same error. */
+static void judge(halay_comm_t *comm, int rc)
+{
+    struct hly_nccl_ask *ask = comm->nccl;
+    halay_shape_t *shape = NULL;
+    assert(rc || ask->all);
+    ask->state = HLY_NCCL_NONE;
+    rc = rc ? rc : hly_comm_shape(comm, &shape);
+    if (rc)
+        snprintf(ask->why, sizeof(ask->why), "the ranks could not agree on NCCL: %s",
+                 halay_strerror(rc));
+    else
+        choose(comm, shape);
+    halay_shape_free(shape);
+    if (ask->state == HLY_NCCL_NONE) {
+        const bool loud = warns(comm);
+        hly_log(comm->context, loud ? HLY_WARN : HLY_INFO,
+                "no NCCL on a communicator of %d ranks: %s; its calls in GPUs' memory are staged",
+                comm->nranks, ask->why);
+        comm->context->nccl.told = comm->context->nccl.told || loud;
+    }
+    free(ask->all);
+    ask->all = NULL;
+}
+
+/* ---------------------------------------------------------------- asking */
+
+static int hidden_make(halay_comm_t *comm, struct hly_nccl_ask *ask)
+{
+    const uint64_t tag = NCCL_TAG, id = hly_hash(comm->id, &tag, sizeof(tag));
+    struct hly_ranks *ranks;
+    int rc = hly_ranks_copy(comm->ranks, &ranks);
+    if (!rc)
+        rc = hly_comm_make(comm->context, id, ranks, comm->rank, NO_DEADLINE, &ask->hidden);
+    if (!rc)
+        ask->hidden->asks_for = comm;
+    return rc;
+}
+
+static int tell_all(halay_comm_t *comm, struct hly_nccl_ask *ask)
+{
+    struct hly_call call =
+        hly_call_of(HALAY_ALLGATHER, &ask->mine, ask->all, sizeof(ask->mine), HALAY_UINT8);
+    call.signature = hly_hash(0, &call.desc, sizeof(call.desc));
+    int rc = hidden_make(comm, ask);
+    if (!rc)
+        rc = hly_exec_make(ask->hidden, &call, HALAY_OK, "", &ask->request);
+    if (!rc)
+        hly_exec_go(ask->request);
+    if (!rc && hly_news_any(comm->context))
+        hly_hand_on(comm->context);
+    return rc;
+}
+
+/* NULL: there is no memory; then the other ranks wait, and have a verdict that names this one. */
+static struct hly_nccl_ask *begin(halay_comm_t *comm, struct hly_device *device)
+{
+    struct hly_nccl_ask *ask = calloc(1, sizeof(*ask));
+    const struct hly_nccl_here *here = &comm->context->nccl;
+    if (!ask)
+        return NULL;
+    look(comm->context, device);
+    ask->all = calloc((size_t)comm->nranks, sizeof(*ask->all));
+    ask->mine = (struct hly_nccl_says){(uint32_t)here->version, comm->next_sequence, here->place,
+                                       here->reach, here->least};
+    ask->state = HLY_NCCL_ASKING;
+    comm->nccl = ask;
+    const int rc = ask->all ? tell_all(comm, ask) : HALAY_ENOMEM;
+    if (rc) {
+        ask->request = NULL;
+        judge(comm, rc);
+    }
+    return ask;
+}
+
+static void take(halay_comm_t *comm)
+{
+    struct hly_nccl_ask *ask = comm->nccl;
+    const halay_request_t *r = ask->request;
+    if (ask->state != HLY_NCCL_ASKING || r->state != HLY_COMPLETE)
+        return;
+    const int rc = r->result;
+    ask->late = rc == HALAY_ETIMEOUT;
+    ask->awaited = ask->late && r->failure && r->failure->verdict.rank >= 0
+                       ? r->failure->verdict.rank + 1
+                       : -1;
+    hly_request_release(ask->request);
+    ask->request = NULL;
+    judge(comm, rc);
+}
+
+/* In a group there is no telling. */
+static bool is_elsewhere(const struct hly_call_desc *desc)
+{
+    return desc->memory != HALAY_MEMORY_CUDA && !(desc->flags & HLY_CALL_GROUP);
+}
+
+/* Another rank has made the next call on the communicator in the host's memory, or that has failed
+ * already. Such a call needs no agreement to fail. */
+static bool fails_anyway(halay_comm_t *comm)
+{
+    const struct hly_slot *slot = hly_comm_slot(comm, comm->next_sequence);
+    if (comm->broken.is || (slot && slot->fault))
+        return true;
+    for (const struct hly_link *l = slot ? slot->unexpected.next : NULL;
+         l && l != &slot->unexpected; l = l->next)
+        if (is_elsewhere(&HLY_OF(l, const struct hly_unexpected, link)->header.call))
+            return true;
+    return false;
+}
+
+static bool is_answered(void *arg)
+{
+    halay_comm_t *comm = arg;
+    take(comm);
+    return comm->nccl->state != HLY_NCCL_ASKING || fails_anyway(comm);
+}
+
+static void await(halay_comm_t *comm)
+{
+    struct hly_nccl_ask *ask = comm->nccl;
+    const uint64_t end_ns = hly_now_ns() + comm->deadline_ns;
+    ask->hidden->deadline_ns = comm->deadline_ns;
+    if (ask->request->deadline_ns > end_ns)
+        ask->request->deadline_ns = end_ns;
+    hly_wait_until(comm->context, is_answered, comm);
+}
+
+bool hly_nccl_is_asking(halay_comm_t *comm)
+{
+    if (comm->nccl)
+        take(comm);
+    return comm->nccl && comm->nccl->state == HLY_NCCL_ASKING;
+}
+
+static bool is_asked(const halay_comm_t *comm, const struct hly_device *device)
+{
+    return device->ops == &hly_device_cuda && !device->library.ops && !comm->asks_for &&
+           !comm->parent && !comm->outer && !comm->broken.is && !comm->freed &&
+           (int)comm->nnodes < comm->nranks;
+}
+
+void hly_nccl_turn(halay_comm_t *comm, struct hly_call *call, struct hly_check *c)
+{
+    struct hly_device *device = hly_device_of(comm->context, call->desc.memory);
+    if (c->code || call->desc.flags & HLY_CALL_VECTOR || !is_asked(comm, device))
+        return; /* v forms have no plans with group steps */
+    struct hly_nccl_ask *ask = comm->nccl ? comm->nccl : begin(comm, device);
+    if (!ask)
+        return;
+    take(comm);
+    const bool due = (int32_t)(comm->next_sequence - ask->mine.sequence) >= HLY_NCCL_AFTER;
+    if (ask->state == HLY_NCCL_ASKING && due) {
+        await(comm);
+        if (ask->late) {
+            c->code = HALAY_ETIMEOUT;
+            call->awaited = ask->awaited;
+            snprintf(c->text, sizeof(c->text),
+                     "has not made a call in a GPU's memory on this communicator yet, or does not "
+                     "answer");
+        }
+    }
+    ask->on = ask->on ||
+              (ask->state == HLY_NCCL_AGREED && (int32_t)(comm->next_sequence - ask->from) >= 0);
+    call->grouped = ask->on;
+}
+
+/* ---------------------------------------------------------------- the end */
+
+void hly_nccl_forget(halay_comm_t *comm)
+{
+    struct hly_nccl_ask *ask = comm->nccl;
+    if (!ask)
+        return;
+    if (ask->hidden) {
+        hly_comm_destroy(ask->hidden);
+        comm->context->ncomms--;
+    }
+    comm->nccl = NULL;
+    if (ask->state == HLY_NCCL_ASKING) { /* a transport may still write there */
+        ask->next = comm->context->nccl.left;
+        comm->context->nccl.left = ask;
+        return;
+    }
+    free(ask->all);
+    free(ask);
+}
