@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Part of check-format: no coinage of scripts/words.txt stands in a comment, a message, a docstring
-or a page. Where the file says so, a folder may still have some: their number may only shrink."""
+or a page."""
 
 import io
 import re
@@ -17,16 +17,13 @@ CODE = re.compile(r"^( *)```.*?^\1```$|`[^`\n]*`|\]\([^)]*\)|^    .*$", re.M | r
 
 
 def read_rules(text):
-    """([(pattern, plain form)], (how many may be left, folders where they may be))"""
-    rules, exempt = [], (0, ())
+    """[(pattern, plain form)]"""
+    rules = []
     for line in text.splitlines():
-        if line.startswith("exempt "):
-            count, *folders = line.split()[1:]
-            exempt = int(count), tuple(folders)
-        elif line and not line.startswith("#"):
+        if line and not line.startswith("#"):
             coinage, plain = line.split(" -> ")
             rules.append((re.compile(rf"(?<![\w-])(?:{coinage})(?![\w-])"), plain))
-    return rules, exempt
+    return rules
 
 
 def texts(name, text):
@@ -75,17 +72,10 @@ def selftest(rules):
 
 
 def main():
-    rules, (most, folders) = read_rules((ROOT / "scripts/words.txt").read_text())
+    rules = read_rules((ROOT / "scripts/words.txt").read_text())
     selftest(rules)
-    wrong, left = [], []
-    for name in files():
-        kept = left if folders and name.startswith(folders) else wrong
-        for n, what, plain in hits(rules, name, (ROOT / name).read_text()):
-            kept.append(f"{name}:{n}: '{what}': write {plain}")
-    if len(left) > most or "--all" in sys.argv:
-        wrong += left
-    elif len(left) < most:
-        print(f"scripts/words.txt: {len(left)} are left in exempt folders: put this number there")
+    wrong = [f"{name}:{n}: '{what}': write {plain}" for name in files()
+             for n, what, plain in hits(rules, name, (ROOT / name).read_text())]
     print(*wrong, sep="\n", end="\n" * bool(wrong))
     return bool(wrong)
 

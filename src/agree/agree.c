@@ -10,10 +10,10 @@
  * sender has taken, if any: then that is what it proposes. A rank that has given up a coordinator
  * takes nothing from it any more.
  *
- * So what any rank has decided all living ones have taken, and nothing else can be proposed. Who
- * has decided goes on, and may hear nothing for long. So that nobody has to wait for it then, it
- * passes the decision on first, to the ranks that are 1, 2, 4, ... before and after it: if it
- * lives, that reaches all that live, while fewer die at the same time than it has told.
+ * So what any rank has decided all living ones have taken, and nothing else can be proposed. A
+ * rank that has decided goes on, and may hear nothing for long. So that nobody has to wait for it
+ * then, it passes the decision on first, to the ranks that are 1, 2, 4, ... before and after it: if
+ * it lives, that reaches all that live, while fewer die at the same time than it has told.
  *
  * A coordinator says that it waits (ASK), at first to all and then now and then. Whoever has not
  * been heard of by the deadline counts as failed: a rank that has not called, to the coordinator;
@@ -286,7 +286,7 @@ static void learn(agreement_t *a, const message_t *m)
 void hly_agreement_heard(agreement_t *a, int from, const message_t *m, sink_t *sink)
 {
     if (m->what == HLY_AGREE_LEFT_OUT) {
-        /* Who has said so to a rank that is well decides what that rank has decided. */
+        /* A rank that has said so to one that is well decides what that rank has decided. */
         a->left_out |= !a->decided || is_in(a, HLY_SET_WITHOUT, from);
     } else if (hly_agreement_is_over(a)) {
         if (m->what < HLY_AGREE_DECIDED && !a->left_out)

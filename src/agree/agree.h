@@ -2,7 +2,7 @@
 /*
  * agree.h - one agreement of a group of ranks, as functions of a state and an event: no clock, no
  * transport, no memory of its own, no log. agree.c says how it goes, docs/agreements.md what was
- * explored of it. Who uses it hands over events, sends what the sink is given, and keeps one timer.
+ * explored of it. Its user hands over events, sends what the sink is given, and keeps one timer.
  */
 #ifndef HLY_AGREE_AGREE_H
 #define HLY_AGREE_AGREE_H
@@ -106,7 +106,7 @@ void hly_agreement_note(struct hly_agreement *a, int rank, bool silent);
 void hly_agreement_go_on(struct hly_agreement *a, const struct hly_agreement_sink *sink);
 void hly_agreement_heard(struct hly_agreement *a, int from, const struct hly_agreement_message *m,
                          const struct hly_agreement_sink *sink);
-/* The timer is due: who is waited for counts as failed. */
+/* The timer is due: the awaited rank counts as failed. */
 void hly_agreement_late(struct hly_agreement *a, const struct hly_agreement_sink *sink);
 /* A coordinator says again that it waits; who hears of it does not find it silent. */
 void hly_agreement_ask_one(const struct hly_agreement *a, int rank,

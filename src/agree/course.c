@@ -142,6 +142,6 @@ enum hly_end hly_failing_end(hly_view_t *v, fault_t *f, struct hly_broken *b, ve
     }
     if (!verdict->of)
         verdict->of = (uint64_t)v->sequence + 1;
-    /* Of one that was stopped the others may have a better one, and did not wait for it. */
+    /* If this rank was stopped, the others may have a better one, and did not wait for it. */
     return hly_verdict_stops(verdict, v->rank) ? HLY_END_ALONE : HLY_END_AGREES;
 }

@@ -8,7 +8,7 @@
  * call then agree on one verdict. They use a graph that does not depend on the plan: rank r sends
  * to r + 2^k modulo the ranks, for k = 0 .. L-1, where L = ceil(log2 of the ranks).
  *
- *  - ALARM: to all of these at once, when a rank enters. All ranks know of the failure in L hops.
+ *  - ALARM: to all of these at once, when a rank enters. It reaches all ranks in L messages.
  *  - ROUND k: to r + 2^k, once rounds 0 .. k-1 have come. This is a dissemination: after it all
  * ranks have the best of the verdicts with which they entered, so all have the same.
  *
@@ -17,9 +17,9 @@
  * after a quarter of the grace time. The clock then ends the agreement, and better verdicts are
  * passed on until then.
  *
- * A rank may fail after others had all they need of it and have completed the call. Who has
- * completed it takes part in its agreement all the same, for the grace time. Then it sends the rest
- * of its rounds at once.
+ * A rank may fail after others had all they need of it and have completed the call. A rank
+ * that has completed it takes part in its agreement all the same, for the grace time. Then it sends
+ * the rest of its rounds at once.
  */
 #include "agree/failing.h"
 
@@ -70,7 +70,7 @@ void hly_failing_tell_all(hly_view_t *v, fault_t *f, const verdict_t *agreed)
 
 /*
  * Lets the clock end the agreement, where the rounds may never be complete. After a death, or a
- * stop, one rank judges. Who is absent has to be passed on, so that takes longer. The
+ * stop, one rank judges. Word of an absent rank has to be passed on, so that takes longer. The
  * same holds where ranks have gone on (`of`), or may have after a relaxed call. Ranks of another
  * build may send verdicts that make no sense here.
  */
@@ -213,7 +213,7 @@ void hly_failing_go_round(hly_view_t *v, fault_t *f)
     if (!f->started && rounds)
         send_verdict(v, f, true, 0);
     f->started = true;
-    /* Who was absent may have left meanwhile: that ends no agreement that the clock ends. */
+    /* An absent rank may have left meanwhile: that ends no agreement that the clock ends. */
     const bool clock = f->slow && f->verdict.cause > HLY_CAUSE_BUILD;
     while (f->round < rounds &&
            ((f->heard >> f->round & 1) ||

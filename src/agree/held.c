@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * held.c - the verdict that a rank holds while ranks agree on one: which it takes over, and who is
- * said to be absent.
+ * held.c - the verdict that a rank holds while ranks agree on one: which it takes over, and which
+ * ranks it calls absent.
  *
  * A rank that has been heard of in the agreement is never called absent. If others called it so,
- * because it was not scheduled, it is put on a list that goes with all verdicts (`present`). Who
- * believed it drops that verdict, and looks for others that are silent. The list only grows, so
- * this ends.
+ * because it was not scheduled, it is put on a list that goes with all verdicts (`present`). A
+ * rank that believed it drops that verdict, and looks for others that are silent. The list only
+ * grows, so this ends.
  */
 #include <string.h>
 

@@ -15,7 +15,7 @@
  *
  * The judge tells nobody a verdict that not all of them hold: if their words differ, or a rank that
  * may live has given none, it proposes the best one, with its ballot, and they give that as their
- * word. Of two proposals that of the higher ballot counts, and any one beats a verdict that was
+ * word. The proposal of the higher ballot counts, and any one beats a verdict that was
  * not proposed. So whoever judges after a judge that died or was passed over finds the same
  * verdict, whoever of those that were told has left, and whoever calls only now.
  *
@@ -67,7 +67,7 @@ static int judge_in(hly_view_t *v, uint32_t ballot)
     return (int)(ballot % (uint32_t)v->nranks);
 }
 
-/* Nobody waits for who is said to be stopped, so it does not judge while another rank can. */
+/* Nobody waits for a rank that others call stopped, so it does not judge while another rank can. */
 static bool can_judge(hly_view_t *v, const fault_t *f, int rank)
 {
     if (rank == v->rank)
@@ -124,8 +124,8 @@ static void say(hly_view_t *v, const fault_t *f, int to, enum hly_alarm alarm)
     v->send(v->arg, to, &m, &f->verdict);
 }
 
-/* Whom another one calls dead may live, and have a word to say: it is asked. To a dead process no
- * link comes about, which this rank hears soon. */
+/* Whom another one calls dead may live, and have a word to say: it is asked. No link to a
+ * dead process is made, which this rank hears soon. */
 static bool is_awaited(hly_view_t *v, const fault_t *f, int rank)
 {
     const bool waits = f->absent_ns != UINT64_MAX && v->now_ns < f->absent_ns;
@@ -151,8 +151,9 @@ static void more_time(hly_view_t *v, fault_t *f, uint32_t times)
 }
 
 /* Where two have died, ranks may not have heard of the failure, or take another one for the judge.
- * If only one is known, and not all are heard of, another one may be. Who has given its word is to
- * hear that this rank judges, too. Of an absent rank all are asked when the clock has gone by. */
+ * If only one is known, and not all are heard of, another one may be. A rank that has given its
+ * word is to hear that this rank judges, too. All are asked about an absent rank when the clock has
+ * gone by. */
 static void ask(hly_view_t *v, fault_t *f)
 {
     judging_t *j = &f->judging;

@@ -19,7 +19,7 @@ struct hly_call_desc {
     uint8_t flags; /* HLY_CALL_* */
 };
 
-/* Of two verdicts, that with the smaller cause wins; but DEVICE over all. */
+/* The verdict with the smaller cause wins; but DEVICE over all. */
 enum hly_cause {
     HLY_CAUSE_PEER = 1, /* a process has ended, or cannot be reached */
     HLY_CAUSE_BUILD,

@@ -127,7 +127,7 @@ static bool are_ordered(const size_t counts[], const size_t displs[], size_t n)
     return true;
 }
 
-/* No two blocks of an output share an element: which one it would hold is anybody's guess. */
+/* No two blocks of an output share an element: which one it would hold is undefined. */
 static void check_apart(struct hly_check *c, const size_t counts[], const size_t displs[], size_t n)
 {
     char text[160];

@@ -202,7 +202,7 @@ static int open_device(halay_context_t *ctx, const halay_config_t *config, struc
     return rc;
 }
 
-/* Who does group steps belongs to the device of the memory in which it works. */
+/* The library of group steps belongs to the device of the memory in which it works. */
 static int find_group(halay_context_t *ctx, const halay_config_t *config, struct failure *why)
 {
     halay_group_attr_t attr = {.size = sizeof(attr)};
@@ -390,7 +390,7 @@ static void destroy(halay_context_t *ctx)
     hly_transports_close(ctx);
     hly_ranges_free(ctx);
     hly_nccl_drop(ctx);
-    free_sends(&ctx->sends_flying); /* the transport held their payload till now */
+    free_sends(&ctx->sends_flying); /* the transport held their payload until now */
     free_sends(&ctx->sends_unused);
     if (ctx->boot && ctx->leaves && ctx->boot_ops->size > offsetof(halay_boot_ops_t, leave) &&
         ctx->boot_ops->leave)
@@ -570,7 +570,7 @@ static bool owes(const halay_context_t *ctx)
     return false;
 }
 
-/* What others need of this rank. A host to which no connection comes about may be down: to tell its
+/* What others need of this rank. A host to which no connection is made may be down: to tell its
  * ranks of a failure is not tried for as long. */
 static void flush(halay_context_t *ctx)
 {

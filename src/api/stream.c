@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream.c - the stream of the program that calls stand behind: docs/decisions/streams.md#0056. */
+/* stream.c - the stream of the program that calls wait for: docs/decisions/streams.md#0056. */
 #include <stdio.h>
 
 #include "api/api.h"

@@ -6,7 +6,7 @@
  *   comm    -> ranks, plan cache, call cache, window of calls
  *   request -> one call in that window, with the plan that it runs
  *
- * Everything below is protected by context->mutex, but for the members said to be constant. A
+ * Everything below is protected by context->mutex, except the members marked constant. A
  * function named hly_* expects the mutex to be held unless it says otherwise.
  */
 #ifndef HLY_CONTEXT_H
@@ -29,7 +29,7 @@
 #define HLY_DEVICES       2
 #define HLY_LOST_IDS      64
 #define HLY_DEATHS_TOLD   16
-/* Of a call that begins after that. */
+/* A call that begins after that. */
 #define HLY_LOST_TEXT "its transport has failed; its first error on stderr says why"
 
 struct hly_kept {                 /* rows of halay-bench calibrate: start/kept.c */
@@ -126,7 +126,7 @@ struct halay_context {
     const halay_boot_ops_t *boot_ops;
     halay_boot_t *boot;
     bool leaves;                            /* the job, for good: halay_leave() */
-    struct hly_transport *transports;       /* constant after init, but for their counters */
+    struct hly_transport *transports;       /* constant after init, except their counters */
     int ntransports;                        /* 0 with one rank */
     struct hly_device devices[HLY_DEVICES]; /* the first one is that of host memory */
     int ndevices;
@@ -208,7 +208,7 @@ struct hly_memory_seen {
  */
 int hly_memory_look(const halay_context_t *context, const void *const at[2], const size_t bytes[2],
                     struct hly_memory_seen *seen, char *text, size_t text_bytes);
-/* Who works in memory of this kind. */
+/* The device that works in memory of this kind. */
 struct hly_device *hly_device_of(halay_context_t *context, uint32_t kind);
 
 static inline void hly_lock(halay_context_t *context)

@@ -107,7 +107,7 @@ static int host_kind(const halay_context_t *ctx, const void *address, size_t byt
     return HALAY_EINVAL;
 }
 
-/* Where a device is of no use, and cannot tell whose it is, memory that is there is the host's. */
+/* Where a device is unusable, and cannot tell whose it is, memory that is there is the host's. */
 static int kind_of(const halay_context_t *ctx, const void *address, size_t bytes,
                    halay_memory_t *memory, char *text, size_t text_bytes)
 {

@@ -22,7 +22,7 @@ static bool is_ours(const Dl_info *where, const void *base)
            (!where->dli_sname || strncmp(where->dli_sname, "halay_", 6) != 0);
 }
 
-/* Frames that lie in this library say nothing to the program's author, but for the public call.
+/* Frames that lie in this library say nothing to the program's author, except the public call.
  * Where the library is part of the program they cannot be told apart. */
 static int first_of(void *const frames[], int n)
 {

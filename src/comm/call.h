@@ -70,7 +70,8 @@ struct hly_call {
     bool staged;                 /* OUT is written only after the input was read */
     bool grouped;                /* NCCL may be used: all ranks have agreed on it */
     bool captured; /* its stream is being captured into a graph, where its group steps go */
-    int awaited; /* 1 + the rank that it waited for, in vain, before it was posted; -1: not known */
+    int awaited; /* 1 + the rank that it waited for before it was posted, and that did not come; -1:
+                    not known */
     struct hly_op *user;        /* user-defined operation, or NULL */
     double prescale, postscale; /* with HLY_CALL_SCALED */
 };

@@ -10,7 +10,7 @@
  *
  * A freed communicator is kept for a while (HLY_FREED_MAX): calls on it are an error on all ranks,
  * and that error has to travel under its id. Then its memory is the next one's, with another
- * handle: the address of the struct at first, then of one word after the other behind it. The word
+ * handle: the address of the struct at first, then of one word after the other after that. The word
  * holds a mark while the handle is valid. So a handle that was freed long ago is recognised, until
  * the same memory has been handed out HLY_COMM_HANDLES times more.
  */

@@ -114,7 +114,7 @@ struct halay_comm {
     uint32_t npersistent;       /* persistent requests */
     bool relaxed_hint;          /* HALAY_HINT_RELAXED_BROADCAST */
     uint32_t planner_hint;      /* HALAY_HINT_PLANNER: 1 + the planner; 0: none */
-    struct hly_device *follows; /* calls in its memory stand behind `stream`; NULL: none do */
+    struct hly_device *follows; /* calls in its memory wait for `stream`; NULL: none do */
     halay_stream_t stream;
     int owed; /* code of a call that has failed after it had returned: run/returned.c */
 
@@ -194,7 +194,7 @@ static inline bool hly_nccl_is_open(const halay_comm_t *comm)
 {
     return comm->nccl && comm->nccl->state != HLY_NCCL_NONE && !comm->nccl->on;
 }
-/* Of a hidden communicator: the number that its rank has in the one that the program knows. */
+/* The number that a hidden communicator's rank has in the one that the program knows. */
 int hly_comm_shown_rank(const halay_comm_t *comm, int rank);
 
 static inline halay_comm_t *hly_comm_known(halay_comm_t *comm)
@@ -202,7 +202,7 @@ static inline halay_comm_t *hly_comm_known(halay_comm_t *comm)
     return comm->parent ? comm->parent : comm;
 }
 
-/* The communicator whose stream its calls stand behind. */
+/* The communicator whose stream its calls wait for. */
 static inline const halay_comm_t *hly_comm_ordered_by(const halay_comm_t *comm)
 {
     return comm->outer ? comm->outer : comm->parent ? comm->parent : comm;
@@ -215,8 +215,8 @@ static inline bool hly_comm_group_long(const halay_comm_t *comm, uint64_t bytes)
     return !ask || bytes >= ask->least;
 }
 
-/* Who does its group steps in this device's memory, if it has some: whom the program has named, or
- * its ranks have agreed on. NULL: nobody. */
+/* The library that does its group steps in this device's memory, if it has some: whom the program
+ * has named, or its ranks have agreed on. NULL: nobody. */
 static inline const struct hly_group_library *
 hly_comm_group_library(const halay_comm_t *comm, const struct hly_device *device)
 {
@@ -235,7 +235,8 @@ static inline bool hly_comm_returns(const halay_comm_t *comm, uint32_t memory)
     return comm->follows->memory == memory;
 }
 
-/* Of the call with this number, which is in the window of a communicator that is not broken. */
+/* The slot of the call with this number, which is in the window of a communicator that is not
+ * broken. */
 static inline struct hly_slot *hly_slot_of(halay_comm_t *comm, uint32_t sequence)
 {
     struct hly_slot *slot = &comm->slots[sequence % HLY_SLOTS];

@@ -153,7 +153,7 @@ static int open_end(struct hly_circle *circle, const unsigned char id[HALAY_CIRC
     return rc < 0 ? rc : HALAY_OK;
 }
 
-/* Of the first member: makes the id, and sends it to the others. */
+/* The first member makes the id, and sends it to the others. */
 static int invite(struct hly_circle *circle, uint32_t sequence)
 {
     struct hly_invitation v = {.members = members_hash(circle), .memory = circle->device->memory};

@@ -51,7 +51,7 @@ struct hly_invited { /* and not opened yet */
     struct hly_invitation invitation;
 };
 
-/* Of one communicator. */
+/* The circles of one communicator. */
 struct hly_circles {
     struct hly_link link; /* context->circles */
     halay_comm_t *comm;

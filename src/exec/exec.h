@@ -19,7 +19,7 @@
  * and fails it when it starts. */
 int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                   const char *argument_text, halay_request_t **request);
-/* Of a call that ends with this code before it is posted. */
+/* The cause of a call that ends with this code before it is posted. */
 enum hly_cause hly_exec_cause(const struct hly_call *call, int code);
 /* It will fail as soon as the window lets it start. text NULL: with the verdict of its broken
  * communicator. HALAY_ENOMEM: the refusal could not be recorded, and the call goes on. */
@@ -108,7 +108,7 @@ void hly_request_retire(halay_request_t *request);
 
 /* ---------------------------------------------------------------- layout.c */
 
-/* Does its call, in memory of a device, stand behind the program's stream? */
+/* Does its call, in memory of a device, wait for the program's stream? */
 static inline bool hly_request_follows(const halay_request_t *request)
 {
     return !request->layout.scratch_from->touchable && hly_comm_ordered_by(request->comm)->follows;
@@ -124,7 +124,7 @@ int hly_layout_tables(halay_request_t *request, const struct hly_call *call);
 int hly_layout_bind(halay_request_t *request);
 /* Gives the operands the addresses of another segment. */
 void hly_layout_segment(halay_request_t *request, uint32_t segment);
-/* Of a run of blocks that does not wrap, of a call that is no v form. */
+/* The bytes of a run of blocks that does not wrap, in a call that is no v form. */
 size_t hly_layout_bytes(const halay_request_t *request, uint32_t first, uint32_t count);
 /* Frees the tables of a v form. */
 void hly_layout_forget(halay_request_t *request);

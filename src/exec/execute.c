@@ -6,7 +6,7 @@
  *
  * Invariant: a step before the cursor is started, done, or skipped since a predecessor is not done.
  * A skipped step enters the list of ready ones when its last predecessor is done. Each step is
- * started once and done once, but for one that finds the device full: it is started again.
+ * started once and done once, except one that finds the device full: it is started again.
  */
 #include <assert.h>
 #include <stdio.h>

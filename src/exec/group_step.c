@@ -183,7 +183,7 @@ static uint32_t channels_of(struct hly_circles *c, const halay_request_t *r)
     const uint32_t *launched = launched_of(c, r->sequence);
     uint32_t channels = 0;
     if (r->state != HLY_RUNNING)
-        return ALL_CHANNELS; /* till all ranks know that it has failed */
+        return ALL_CHANNELS; /* until all ranks know that it has failed */
     for (uint32_t i = 0; i < HALAY_PLAN_CHANNELS_MAX; i++)
         channels |= (uint32_t)(launched[i] < r->plan->launches[i]) << i;
     return channels;
@@ -271,8 +271,8 @@ static void ended(struct hly_send *send, int status)
         hly_exec_step_done(r, step);
 }
 
-/* Aborts it. Calls that had something in flight there fail, but for `except`, which does already,
- * or is about to. */
+/* Aborts it. Calls that had something in flight there fail, except for `except`, which does
+ * already, or is about to. */
 static void abort_all(struct hly_circle *circle, const halay_request_t *except, const char *why)
 {
     const halay_comm_t *comm = circle->circles->comm;
@@ -342,7 +342,7 @@ static bool end_retired(struct hly_circle *circle)
 {
     if (!circle->retired || is_needed(circle))
         return true;
-    if (circle->captured && !circle->flying) /* graphs have it, till the communicator goes */
+    if (circle->captured && !circle->flying) /* graphs have it, until the communicator goes */
         return true;
     if (circle->flying && hly_about_now_ns() < circle->retired_ns + HLY_CIRCLE_RETIRE_NS)
         return true;

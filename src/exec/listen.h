@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * listen.h - before a call ends well: have others given it up meanwhile? A rank that comes late, or
- * was stopped, finds the messages of all others there, and behind them their alarms. So if it has
+ * was stopped, finds the messages of all others there, and after them their alarms. So if it has
  * read nothing for long, its call waits until run/progress.c has read all that came.
  * docs/decisions/agreements.md#0005.
  */

@@ -3,7 +3,7 @@
  * post.c - requests: made and bound, kept, refused, given back. execute.c runs them.
  *
  * A request is IDLE until it goes, QUEUED until the window has room, then RUNNING, then COMPLETE. A
- * persistent or cached one is IDLE again after it was waited for. A failure makes it STOPPED: no
+ * persistent or cached one is IDLE again after its wait. A failure makes it STOPPED: no
  * step is started any more. Then fault/ makes it FAILING, until what is under way has been drained
  * and the ranks agree; then it is COMPLETE. hly_exec_finish() is reached once.
  */
@@ -23,7 +23,7 @@
 
 /* ---------------------------------------------------------------- requests */
 
-/* What it has of the devices before is of no use. */
+/* What it has of the devices before is useless. */
 static int change_devices(halay_request_t *r, struct hly_device *device, struct hly_device *from)
 {
     hly_scratch_free(r);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * relaxed.h - repeated broadcasts, on a communicator with HALAY_HINT_RELAXED_BROADCAST. Of equal
- * broadcasts, one after the other, the first and then every 32nd are ordinary: all ranks hear from
- * all. The others are relaxed: their root waits for nobody (HALAY_PLANNER_RELAXED).
+ * relaxed.h - repeated broadcasts, on a communicator with HALAY_HINT_RELAXED_BROADCAST. Where
+ * equal broadcasts follow one another, the first and then every 32nd are ordinary: all ranks hear
+ * from all. The others are relaxed: their root waits for nobody (HALAY_PLANNER_RELAXED).
  * docs/decisions/plans.md#0046.
  *
  * Invariant: whether a call is relaxed depends on the calls of its communicator alone, so all ranks
@@ -10,8 +10,8 @@
  * HLY_UNACKED_MOST of comm->acked, and all ranks have made the calls before that one. So nobody is
  * further ahead of anybody than there are slots.
  *
- * Who ends a confirmed call knows that all have ended the relaxed ones before it. So a rank starts
- * that call only after it has ended those, however many calls are under way.
+ * A rank that ends a confirmed call knows that all have ended the relaxed ones before it. So a rank
+ * starts that call only after it has ended those, however many calls are under way.
  */
 #ifndef HLY_RELAXED_H
 #define HLY_RELAXED_H

@@ -4,7 +4,7 @@
  *
  * A request's memory stays with the context, and is used again after its result was read. The
  * program's handle names a generation of it: the address, aligned to HLY_REQUEST_ALIGN, plus
- * HLY_HANDLE_STEP for each release so far. So a handle that was waited for already is recognised,
+ * HLY_HANDLE_STEP for each release so far. So a handle of a request that has ended is recognised,
  * until the same memory has been handed out HLY_HANDLES times more. `magic` and `context` never
  * change, so that a handle can be looked at before the context is locked.
  */

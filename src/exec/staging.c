@@ -92,7 +92,7 @@ struct copy {
     size_t bytes;
 };
 
-/* Of one block; 0 bytes: it is not copied. */
+/* One block; 0 bytes: it is not copied. */
 static struct copy copy_of(const halay_request_t *r, bool up, enum hly_part part, uint32_t slice,
                            uint32_t block)
 {

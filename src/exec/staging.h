@@ -20,7 +20,7 @@ struct hly_staging_way {
 
 /*
  * A slice is so many segments of the call, and the same part of each block. Its IN and its OUT lie
- * together in a slot of host memory, as the whole would in the program's, but for blocks of v
+ * together in a slot of host memory, as the whole would in the program's, except for blocks of v
  * forms, which have no gaps there. The slots are part of the request's scratch.
  */
 struct hly_staging {
@@ -41,7 +41,7 @@ bool hly_is_direct(const halay_comm_t *comm, const halay_plan_t *plan, const str
                    const struct hly_device *device);
 /* Is a call in memory of this device staged? Without messages, and where transports reach it, the
  * device works in its memory; but it need not know operations of the user or how to scale. The
- * messages of plans with group steps do not carry that memory: selection sees to it. */
+ * messages of plans with group steps do not carry that memory: selection makes sure. */
 static inline bool hly_is_staged(const halay_comm_t *comm, const struct hly_call *call,
                                  const struct hly_plan *plan, const struct hly_device *device)
 {

@@ -273,7 +273,7 @@ static int prescale(halay_request_t *r)
     return rc;
 }
 
-/* Marks the program's stream, which the call stands behind. HALAY_OK: it has come there. */
+/* Marks the program's stream, which the call waits for. HALAY_OK: it has come there. */
 static int follow(halay_request_t *r)
 {
     const halay_comm_t *comm = hly_comm_ordered_by(r->comm);

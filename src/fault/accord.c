@@ -62,7 +62,7 @@ static bool is_in(const struct hly_accord *a, int which, int rank)
     return hly_set_has(hly_agreement_set(a->is, which), rank);
 }
 
-/* ---------------------------------------------------------------- who is waited for */
+/* ---------------------------------------------------------------- the awaited ranks */
 
 int hly_accord_awaited(const halay_comm_t *comm, const struct hly_accord *a, int ranks[], int most)
 {
@@ -129,7 +129,8 @@ struct post {
     int from; /* the rank whose message is answered, or -1 */
 };
 
-/* Who has found it silent may have no link to it; who has one tells it, also for others. */
+/* A rank that has found it silent may have no link to it; one that has tells it, also for others.
+ */
 static bool may_tell(const struct post *p, int rank)
 {
     halay_context_t *ctx = p->comm->context;

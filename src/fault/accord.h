@@ -34,8 +34,8 @@ struct hly_accords {             /* of a communicator */
 /* Enters the next agreement on this communicator. An error: it was not entered. */
 int hly_accord_begin(halay_comm_t *comm, enum hly_accord_call call, int32_t flag);
 bool hly_accord_is_over(void *comm);
-/* Of the last one, when it is over. An error is this rank's alone, and text says why; or that of
- * the value, on all ranks. */
+/* The end of the last one, when it is over. An error is this rank's alone, and text says why; or
+ * that of the value, on all ranks. */
 int hly_accord_end(halay_comm_t *comm, struct hly_accord_value *value, char text[192]);
 /* Is the rank known here to have failed? */
 bool hly_accord_has_failed(const halay_comm_t *comm, int rank);

@@ -204,8 +204,8 @@ static void help_all(halay_context_t *context, bool looks);
 
 /*
  * One rank says it for all: the lowest in the call, as far as each knows from whom it has heard. So
- * somebody does, whoever is dead or away. Who is at fault says it, too. What has failed in an
- * earlier call is said by a rank in that one.
+ * somebody does, whoever is dead or away. The rank at fault says it, too. A rank in an
+ * earlier call says what has failed in that one.
  */
 static enum hly_voice voice_of(halay_comm_t *comm, const struct hly_slot *slot,
                                const struct hly_verdict_wire *v)
@@ -354,7 +354,7 @@ void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_ver
 }
 
 /* Others have given it up, by their deadline or their patience, and this call has hardly begun, or
- * they say that it was stopped: then it was waited for. */
+ * they say that it was stopped: then they have waited for it. */
 static void enter_late(halay_comm_t *comm, struct hly_slot *slot, bool stopped)
 {
     const halay_request_t *r = slot->request;

@@ -39,7 +39,7 @@ static struct hly_hop hop_of(const halay_request_t *r)
                             .call = r->call.desc};
 }
 
-/* The oldest call in which this rank waits, but for that one; NULL: there is none. */
+/* The oldest call in which this rank waits, except that one; NULL: there is none. */
 static const halay_request_t *waiting(const halay_context_t *ctx, const halay_comm_t *comm,
                                       uint32_t sequence)
 {

@@ -50,7 +50,7 @@ void hly_fault_mismatch(halay_request_t *request, const struct hly_header *heade
 /* The message for this step has `theirs` bytes instead of `mine`. */
 void hly_fault_misfit(halay_request_t *request, uint32_t step, const struct hly_header *header,
                       uint64_t mine, uint64_t theirs);
-/* A message of this call is lost, for want of memory. */
+/* A message of this call is lost: there was no memory. */
 void hly_fault_unkept(halay_comm_t *comm, uint32_t sequence);
 /* An ALARM, ROUND or REVOKE message has come. */
 void hly_fault_verdict(halay_comm_t *comm, const struct hly_header *header,

@@ -118,7 +118,7 @@ static enum hly_doing look_near(const halay_comm_t *comm, int rank, int64_t *pid
     return doing;
 }
 
-/* The next rank of that node, but for this one and that; 0: there is none. */
+/* The next rank of that node, except this one and that; 0: there is none. */
 static uint32_t next_helper(const halay_comm_t *comm, int rank, uint32_t last)
 {
     const int node = node_of(comm, rank);
@@ -346,9 +346,9 @@ static void judge(const struct waiting *w, const struct hly_awaited *a)
 /*
  * A transport tells of the death of peers only, and those that await the dead one may be in the
  * program's code. So who waits for long looks at processes of its node now and then, also at those
- * that it knows to be gone, and has no step with: at a few of them each time, from the one behind
- * it on, so that all who wait together look at each soon, and none reads much. Who has exited may
- * have done its part, and finalized: only a signal counts.
+ * that it knows to be gone, and has no step with: at a few of them each time, from the one after
+ * it on, so that all who wait together look at each soon, and none reads much. A rank that has
+ * exited may have done its part, and finalized: only a signal counts.
  */
 static void look_for_dead(const struct waiting *w, struct hly_patience *p)
 {

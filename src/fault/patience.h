@@ -17,7 +17,7 @@
 #define HLY_PATIENCE_LOOK_NS 250000000ull /* between two looks at a call that waits */
 #define HLY_EDGE_ACCORD      0x100        /* in the edge of a message: it is of an agreement */
 
-/* Of a rank that a verdict calls absent; patience.c adds what it was seen to do. */
+/* About a rank that a verdict calls absent; patience.c adds what it was seen to do. */
 #define HLY_ABSENT_TEXT "has not made this call, or does not answer"
 
 /* The calls in which an awaited rank waits, as it has told: fault/elsewhere.c. */
@@ -26,8 +26,8 @@ struct hly_chain {
     struct hly_hop hops[HLY_HOPS_MOST];
 };
 
-/* Of the oldest call of a communicator, or of its agreement: made when one waits for the first
- * time.
+/* The wait of the oldest call of a communicator, or of its agreement: made when one waits for the
+ * first time.
  */
 struct hly_patience {
     uint32_t of; /* HLY_OF_* */
@@ -35,7 +35,7 @@ struct hly_patience {
     uint64_t started_ns;                  /* of the call: what follows is of that one */
     uint64_t moved;                       /* a measure of its progress */
     uint64_t look_ns, report_ns, dead_ns; /* next times */
-    uint32_t dead_next;                   /* whom to look at then, from the one behind it on */
+    uint32_t dead_next;                   /* whom to look at then, from the one after it on */
     struct hly_waits waits;               /* since its last progress */
     struct hly_chain chains[HLY_AWAITED_MOST];
 };

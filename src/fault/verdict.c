@@ -229,20 +229,20 @@ static void mismatch_text(const struct hly_failure *f, const char *number, char 
                                     : unlike_text(v));
 }
 
-/* Of a rank that was waited for by patience, or came too late; of a circle of ranks. */
+/* A rank was stopped or too late while others waited; or ranks wait in a circle. */
 static void patience_text(const struct hly_failure *f, const char *who, const char *call,
                           const char *number, char *text, size_t bytes)
 {
     const struct hly_verdict_wire *v = &f->verdict;
     if (v->cause == HLY_CAUSE_CIRCLE) {
         snprintf(text, bytes,
-                 "%s (%s) waited in a circle. Of the job, %s. All ranks must make their calls in "
+                 "%s (%s) waited in a circle. In the job, %s. All ranks must make their calls in "
                  "one order, also across communicators",
                  call, number, v->detail);
         return;
     }
     snprintf(text, bytes,
-             "%s (%s) waited in vain: %s on %s %s%s HALAY_STOP_PATIENCE sets more "
+             "%s (%s) waited, but %s on %s %s%s HALAY_STOP_PATIENCE sets more "
              "seconds",
              call, number, who, v->host, v->detail,
              v->cause == HLY_CAUSE_LATE ? ": HALAY_DEADLINE, or if it was stopped"

@@ -59,8 +59,8 @@ static int post_new(halay_comm_t *comm, struct hly_call *call, struct hly_check 
     return rc;
 }
 
-/* The stream that calls in this kind of memory stand behind: HALAY_EUNSUPPORTED: it is being
- * captured. Other errors: it is of no use. */
+/* The stream that calls in this kind of memory wait for: HALAY_EUNSUPPORTED: it is being
+ * captured. Other errors: it is unusable. */
 static int look_at_stream(const halay_comm_t *named, uint32_t memory)
 {
     const struct hly_device *device = named->follows;
@@ -188,7 +188,7 @@ static int lock_started(halay_request_t *handle, halay_request_t **request)
     if (rc || (*request)->state != HLY_IDLE)
         return rc;
     return hly_request_refuse(*request, HALAY_ESTATE,
-                              "a persistent request was waited for that was not started");
+                              "wait or test of a persistent request that was not started");
 }
 
 int halay_request_wait(halay_request_t *handle)

@@ -94,7 +94,7 @@ static const char *why_staged(const halay_request_t *r, const struct hly_ask *as
     return why;
 }
 
-/* Of the calls that are equal on all ranks; NULL: the setting alone. */
+/* Why calls that are equal on all ranks are not direct; NULL: the setting alone. */
 static const char *why_not_direct(const halay_request_t *r)
 {
     const halay_comm_t *c = r->comm;

@@ -25,7 +25,7 @@
 #include "wire/news.h"
 
 #define NCCL_TAG    UINT64_C(0x6c63636e)
-#define NO_DEADLINE UINT64_C(1000000000000000) /* till somebody waits */
+#define NO_DEADLINE UINT64_C(1000000000000000) /* until somebody waits */
 
 /* ---------------------------------------------------------------- this rank's */
 
@@ -130,7 +130,7 @@ static bool share(const struct hly_nccl_ask *ask, const halay_shape_t *s, char *
     return false;
 }
 
-/* Can ours serve all ranks? If not, it is said behind what is in `why`. */
+/* Can ours serve all ranks? If not, `why` says it after what it has. */
 static bool reach(const struct hly_nccl_ask *ask, const halay_shape_t *s, char *why, size_t bytes)
 {
     const size_t length = strlen(why);

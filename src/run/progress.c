@@ -18,7 +18,7 @@
 #include "wire/match.h"
 #include "wire/news.h"
 
-#define LISTEN_POLLS 16          /* in vain, one after the other: all was read */
+#define LISTEN_POLLS 16          /* without an event, one after the other: all was read */
 #define LISTEN_MOST  4096        /* polls in all */
 #define TIMER_NS     1000000ull  /* deadlines are looked at this often */
 #define RECORD_NS    10000000ull /* calls under way for so long are recorded then */

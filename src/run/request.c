@@ -57,7 +57,7 @@ int hly_request_lock(halay_request_t *handle, halay_request_t **request)
             *request = r->instead;
         return HALAY_OK;
     }
-    hly_log(r->context, HLY_ERROR, "a request was waited for that had ended already");
+    hly_log(r->context, HLY_ERROR, "wait or test of a request that had ended already");
     hly_unlock(r->context);
     return HALAY_ESTATE;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * returned.c - calls that return before they are over: docs/decisions/streams.md#0066. Behind each
- * the program's stream stands before a gate of the device, which is opened when the call is over. A
- * thread of the context makes progress while there are such calls, and sleeps else; but for ever
+ * returned.c - calls that return before they are over: docs/decisions/streams.md#0066. After each
+ * the program's stream stops at a gate of the device, which is opened when the call is over. A
+ * thread of the context makes progress while there are such calls, and sleeps else; but always
  * once a call was captured into a graph (docs/decisions/streams.md#0071).
  *
  * Invariant: a call is in the table as long as its gate is shut. Whoever has the mutex may settle

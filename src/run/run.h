@@ -40,7 +40,7 @@ void hly_check_freed(struct hly_check *c, const halay_comm_t *comm);
  * in memory of any kind; but not with GPUDirect.
  */
 void hly_sign(struct hly_call *call, const halay_comm_t *comm);
-/* Of a call that was signed: it has group steps, and other ranks' calls must, too. */
+/* A call that was signed has group steps, and other ranks' calls must, too. */
 void hly_sign_grouped(struct hly_call *call);
 
 /* ---------------------------------------------------------------- call.c */

@@ -5,7 +5,8 @@
  *
  * Leader and followers: of the threads that want to sleep, the leader sleeps on the descriptors,
  * and the others until they are called. When the leader returns it wakes them, and one takes
- * over. Who completes a request wakes all. All of this is under the mutex, so no wake-up is lost.
+ * over. The thread that completes a request wakes all. All of this is under the mutex, so no
+ * wake-up is lost.
  */
 #include <errno.h>
 #include <poll.h>
@@ -40,7 +41,7 @@
 #define SLEEP_NS              1000000000ull
 #define ASK_NS                100000000ull /* a wait of the first thread asks the program so often */
 #define SLEEP_POLLED_NS       50000ull     /* group steps and marks are polled */
-#define SLEEP_CONNECTING_NS   1000000ull   /* connections that come about are polled */
+#define SLEEP_CONNECTING_NS   1000000ull   /* connections that are being made are polled */
 
 /* ---------------------------------------------------------------- sleeping */
 
@@ -235,7 +236,7 @@ static inline int poll_expected(halay_request_t *r, uint32_t polls, bool waited)
 
 /* How a thread waits: docs/decisions/waiting.md#0050. */
 struct wait {
-    uint32_t rounds;   /* in vain */
+    uint32_t rounds;   /* without an event */
     uint32_t patience; /* so many of them come before a yield */
     uint64_t since_ns;
     uint64_t ask_ns; /* when the program is asked; 0: not known yet */
@@ -243,8 +244,9 @@ struct wait {
 
 /*
  * How many rounds to wait before the processor is given to the ranks that share it (mates). None if
- * one of them has yet to send what this call waits for. Else it would run in vain: so many that to
- * run all of them takes as long. Whose processor is whose is known where halayrun has bound them.
+ * one of them has yet to send what this call waits for. Else it would run for nothing: so many that
+ * to run all of them takes as long. Whose processor is whose is known where halayrun has bound
+ * them.
  */
 static uint32_t patience_of(const halay_request_t *r)
 {
@@ -328,7 +330,7 @@ static void ask(halay_request_t *r, struct wait *w, uint64_t now)
 }
 
 /*
- * A round of polls was in vain. A processor is given away to ranks of ours that share it, or to
+ * A round of polls found nothing. A processor is given away to ranks of ours that share it, or to
  * another thread of this context; or to whoever there is, by a sleep, once the wait has taken long.
  */
 __attribute__((noinline)) static void idle(halay_request_t *r, struct wait *w, bool shares)

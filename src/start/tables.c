@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tables.c - the tables that a program gives in halay_config_t: each is as long as its contract
- * says, and no member that is called is NULL. So a wrong one is told of before anything is called.
+ * says, and no member that is called is NULL. So a wrong one is reported before anything is called.
  */
 #include <halay/boot.h>
 #include <halay/device.h>

@@ -119,7 +119,7 @@ static void draw_priorities(hly_adversary_t *adversary, uint64_t *chance)
     }
 }
 
-/* Who is starved in this order, and how the others are picked. */
+/* The rank that is starved in this order, and how the others are picked. */
 static uint32_t plan_order(hly_adversary_t *adversary, uint32_t order, uint64_t *chance)
 {
     const hly_program_t *program = adversary->program;
@@ -142,7 +142,7 @@ static uint32_t plan_order(hly_adversary_t *adversary, uint32_t order, uint64_t 
     return style;
 }
 
-/* Of those that end together the latest one's. */
+/* The latest one's, where several end together. */
 static uint32_t priority_of(const hly_adversary_t *adversary, const hly_machine_t *machine,
                             const hly_event_t *event)
 {

@@ -2,10 +2,11 @@
 /*
  * agree_world.c - what can happen to a group of ranks in an agreement, and what must not.
  *
- * Messages of a pair stay in order, and arrive. Of a dead rank they arrive till its death is found.
- * A deadline passes only when all that was sent to the rank has been read, and only for a rank that
- * is dead, has not called, has ended, is the slow one, or takes the rank itself for failed and has
- * read all that it sent. Who has ended may never listen again, as far as others are well.
+ * Messages of a pair stay in order, and arrive. Those of a dead rank arrive until its death is
+ * found. A deadline passes only when all that was sent to the rank has been read, and only for a
+ * rank that is dead, has not called, has ended, is the slow one, or takes the rank itself for
+ * failed and has read all that it sent. A rank that has ended may never listen again, as far as
+ * others are well.
  */
 #include "agree_world.h"
 
@@ -306,7 +307,8 @@ uint32_t hly_world_events(const void *world, hly_happens_t events[])
         const hly_flight_t *f = &w->flights[i];
         if (!(seen[f->to] & bit(f->from))) {
             seen[f->to] |= bit(f->from);
-            /* Who has ended listens within a deadline: only who was silent itself counts on that.
+            /* A rank that has ended listens within a deadline: only who was silent itself counts on
+             * that.
              */
             const bool listens =
                 is_over(w, f->to) && is_active(w, f->from) && ((w->slow | w->away) & bit(f->from));

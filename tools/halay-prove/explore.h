@@ -3,7 +3,7 @@
  * explore.h - goes through all states that a world can reach, and shortens the way to a complaint.
  *
  * Each event brings somebody further, so no run is endless: a state that comes again on its own
- * path is a complaint. Of a state that was seen a hash of 64 bits is kept.
+ * path is a complaint. A hash of 64 bits is kept of each state that was seen.
  */
 #ifndef HALAY_PROVE_EXPLORE_H
 #define HALAY_PROVE_EXPLORE_H

@@ -25,7 +25,7 @@ typedef struct far_row {
     uint64_t wrong;
 } far_row_t;
 
-/* Of the processor: what else runs on the machine is no cost of a plan. */
+/* The processor's: what else runs on the machine is no cost of a plan. */
 static double spent_ns(void)
 {
     struct timespec now;

@@ -22,7 +22,7 @@ const hly_worlds_ops_t hly_worlds_sound = {
     hly_worlds_failed,   hly_worlds_next,     hly_worlds_refused, hly_worlds_joined,
     hly_worlds_due_ns,   hly_worlds_condemned};
 
-static int order[HLY_MODEL_PLACES]; /* of the table that is made; between two events of no use */
+static int order[HLY_MODEL_PLACES]; /* of the table that is made; unused between two events */
 
 static struct hly_worlds *worlds(hly_model_t *m)
 {
@@ -531,7 +531,7 @@ static void act(hly_model_t *m)
             if (!is_called_lost(m, worlds(m)->place[a.place].rank))
                 complain(m, "a process is reported that nobody calls lost");
             break;
-        default: /* is said, and no more */
+        default: /* a notice, and no more */
             break;
         }
     }

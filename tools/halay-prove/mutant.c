@@ -511,7 +511,7 @@ static int wrong_run(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint
     return rc;
 }
 
-/* Of one rank, or of all in this group. */
+/* One rank's, or that of all in this group. */
 static int wrong_group_kind(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = group_step(plan, at);

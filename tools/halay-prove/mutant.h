@@ -8,7 +8,7 @@
 enum { HLY_MUTANT_CHANGED_MAX = HLY_ORACLE_RANKS_MAX };
 
 typedef struct hly_mutant {
-    const halay_plan_t *plans[HLY_ORACLE_RANKS_MAX]; /* the originals but for those changed */
+    const halay_plan_t *plans[HLY_ORACLE_RANKS_MAX]; /* the originals except those changed */
     uint32_t nranks;
     halay_plan_t *changed[HLY_MUTANT_CHANGED_MAX];
     uint32_t nchanged;

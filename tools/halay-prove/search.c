@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * search.c - every order, depth first. Two ways to one state are followed once: a state is what the
- * rest of the run can depend on, and the counters behind it are left out. States are remembered by
+ * rest of the run can depend on, and the counters after it are left out. States are remembered by
  * 128 bits of hash: with 20,000 of them a collision has a chance of about 1e-30.
  */
 #include "order.h"

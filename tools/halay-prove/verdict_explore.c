@@ -124,7 +124,7 @@ static const struct call_story {
      4,
      {1, 1, 1, 2, false},
      "c3 c0 s3 r1 h21 h03 t0 l0 c2 d2 f02 g3 h32 h32"},
-    {"who asks after the agreement is told of it",
+    {"one that asks after the agreement hears of it",
      "who asks is not told",
      4,
      {1, 1, 1, 2, true},

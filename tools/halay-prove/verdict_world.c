@@ -3,9 +3,9 @@
  * verdict_world.c - what can happen to the ranks of a call that fails, and what must not.
  *
  * Each rank sends its data to each when it calls, and completes the call when it has that of all.
- * Messages of a pair stay in order, and arrive. Of a dead rank they arrive till its death is found.
- * Time passes only when those in the call, but for stopped ones, have read all that was sent to
- * them and found all dead ones, and looked at their clocks.
+ * Messages of a pair stay in order, and arrive. Those of a dead rank arrive until its death is
+ * found. Time passes only when those in the call, except stopped ones, have read all that was sent
+ * to them and found all dead ones, and looked at their clocks.
  */
 #include "verdict_world.h"
 
