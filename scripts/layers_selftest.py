@@ -11,7 +11,10 @@ from layers_cases import BREACHES, LIBRARIES, OBJECTS, RIGHT, TREE, UPWARD
 
 def compile_object(root, name, code):
     target = root / f"build/src/CMakeFiles/halay_core.dir/{name}.c.o"
-    target.parent.mkdir(parents=True, exist_ok=True)
+    source = root / f"src/{name}.c"
+    for path in (target, source):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    source.touch()
     subprocess.run(["cc", "-c", "-xc", "-", "-o", target], text=True, input=code, check=True)
     return target
 

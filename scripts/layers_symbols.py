@@ -5,7 +5,7 @@ that the built libraries export."""
 import re
 import subprocess
 
-from layers_waits import check_waits
+from layers_waits import check_waits, objects_of
 
 CIRCLE = 5  # files that use each other, at most; those of planners do by one table
 
@@ -44,10 +44,9 @@ def check_circles(uses):
 
 def check_objects(build, layers):
     """No folder of the core uses a symbol of one above it; training uses what users do."""
-    top = build / "src/CMakeFiles/halay_core.dir"
-    found = {o.relative_to(top).as_posix(): object_symbols(o) for o in sorted(top.rglob("*.o"))}
+    found = {name: object_symbols(o) for o, name in objects_of(build, "src", "halay_core")}
     if not found:
-        yield f"{top}: there are no objects; build first"
+        yield f"{build}/src: there are no objects; build first"
     yield from check_waits(build)
     owner = {symbol: name for name, (own, _) in found.items() for symbol in own}
     yield from check_circles({

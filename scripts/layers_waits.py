@@ -84,14 +84,23 @@ ALLOWED = {
 }
 
 
+def objects_of(build, folder, target):
+    """The objects of a target of this folder whose source is there: a file that has moved leaves its
+    object behind."""
+    top = build / folder / f"CMakeFiles/{target}.dir"
+    for path in sorted(top.rglob("*.o")):
+        name = path.relative_to(top).as_posix()
+        if (build.parent / folder / name[:-2].replace("__/", "../")).is_file():
+            yield path, name
+
+
 def check_waits(build):
     for folder, targets in OBJECTS.items():
         for target in targets:
-            top = build / folder / f"CMakeFiles/{target}.dir"
-            for path in sorted(top.rglob("*.o")):
+            for path, name in objects_of(build, folder, target):
                 lines = subprocess.run(["nm", "-u", path], capture_output=True, text=True,
                                        check=True).stdout
-                name = f"{target}/{path.relative_to(top).as_posix()[:-2]}"
+                name = f"{target}/{name[:-2]}"
                 part = re.sub(r"^halay_(boot|launch)_\w+/(__/boot/)?common/", "boot/common/", name)
                 used = {line.split()[-1].split("@")[0] for line in lines.splitlines()}
                 for call in sorted((used & WAITS) - ALLOWED.get(part, set())):
