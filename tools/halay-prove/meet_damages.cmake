@@ -40,13 +40,13 @@ endmacro()
 
 meet_damage("who comes second is refused, a member too" "w->place[b].member && !w->place[a].member ? a : b" "b")
 meet_damage("after a good end as many are needed as before" "w->done ? 1 : w->least" "w->least")
-meet_damage("after a good end the late are waited for" "enough = are_enough(w);" "enough = hly_worlds_asking(w) >= w->least;")
+meet_damage("after a good end all wait for the late" "enough = are_enough(w);" "enough = hly_worlds_asking(w) >= w->least;")
 meet_damage("members first, also where a rank is its place" "by_place = hly_worlds_is_static(w)" "by_place = false")
 meet_damage("a twin is taken" "if (place->state == HLY_PLACE_ASKING && !alike)" "if (false)")
-meet_damage("who leaves is waited for" "place->member && !place->leaves &&
+meet_damage("others wait for one that leaves" "place->member && !place->leaves &&
            !is_lost" "place->member &&
            !is_lost")
-meet_damage("who is called lost is waited for" "           !is_lost(w, place->rank);" "           true;")
+meet_damage("others wait for one that is called lost" "           !is_lost(w, place->rank);" "           true;")
 meet_damage("another process in a member's place is a member" "!place->leaves && same;" "!place->leaves;")
 meet_damage("who has left is a member" "place->member && !place->leaves && same" "place->member && same")
 meet_damage("who was late once is late" "place->leaves = place->lost = " "place->leaves = ")
