@@ -85,8 +85,8 @@ ALLOWED = {
 
 
 def objects_of(build, folder, target):
-    """The objects of a target of this folder whose source is there: a file that has moved leaves its
-    object behind."""
+    """The objects of a target of this folder whose source is there: a file that has moved leaves
+    its object behind."""
     top = build / folder / f"CMakeFiles/{target}.dir"
     for path in sorted(top.rglob("*.o")):
         name = path.relative_to(top).as_posix()

@@ -138,6 +138,7 @@ says err "^halayrun: 2 of 2 processes have failed 3 times each, and no ranks hav
 rm -f over done.*
 hosts() { printf "$@" >hosts.new && mv hosts.new hosts; } # whole at any time
 hosts localhost
+empty err
 "$HALAYRUN" --min-np 1 --max-np 3 --elastic-timeout 20 -v --host-discovery-script 'echo far:8; cat hosts' \
     "$JOB_ELASTIC" 100000 >out 2>err &
 job=$!
@@ -174,6 +175,7 @@ children() { [ "$(pgrep -fxc "sleep 1001[.]$mark")" = "$1" ]; }
 again() { [ "$(grep -c 'a world of 2' err)" -ge 2 ]; }
 begin() { # events
     rm -f over done.*
+    empty err
     MARK=1001.$mark "$HALAYRUN" -np 2 --min-np 1 "${cool[@]}" "$JOB_ELASTIC" 100000 "$@" >out 2>err &
     job=$!
     TRIES=2000 until_true again

@@ -33,6 +33,9 @@ expect() { [ "$status" = "$1" ] || fail "exit status $status, not $1: ${*:2}"; }
 says() { grep -q -- "$2" "$1" || fail "$1 does not say: $2"; }
 within() { [ "$ms" -le "$1" ] || fail "took $ms ms, more than $1"; }
 
+# Before a program that is begun beside the test writes these files: until_true finds no line of an earlier one.
+empty() { local file && for file; do : >"$file"; done; }
+
 # Waits, at most 5 s (TRIES times 0.02 s), until a command succeeds.
 until_true() {
     local tries=${TRIES:-250}

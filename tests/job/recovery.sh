@@ -27,6 +27,7 @@ says err "keep-going"
 
 # A rank that stands still is left out by the deadline, and told so when it runs again.
 export HALAY_DEADLINE=2
+empty out
 "$HALAYRUN" --keep-going -np 4 "$RECOVERY" 2 stop >out 2>err &
 pid=$!
 three_go_on() { [ "$(grep -c 'of 3: 70$' out)" = 3 ]; }

@@ -15,6 +15,7 @@ new_port() { port=$((port + 20)); }
 # begin NAME RANK SIZE [VARIABLE=VALUE...] COMMAND...
 begin() {
     local name=$1
+    empty "out.$name" "err.$name"
     env RANK="$2" WORLD_SIZE="$3" MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "${@:4}" \
         >"out.$name" 2>"err.$name" &
     pids[$name]=$!
