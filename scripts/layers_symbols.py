@@ -5,7 +5,8 @@ that the built libraries export."""
 import re
 import subprocess
 
-from layers_waits import check_waits, objects_of
+from layers_objects import objects_of
+from layers_waits import check_waits
 
 CIRCLE = 5  # files that use each other, at most; those of planners do by one table
 

@@ -5,6 +5,8 @@ accept4 and connect are made on descriptors that do not block."""
 import re
 import subprocess
 
+from layers_objects import objects_of
+
 WAITS = {"poll", "ppoll", "epoll_wait", "epoll_pwait", "select", "pselect", "pthread_cond_wait",
          "pthread_cond_timedwait", "pthread_cond_clockwait", "pthread_barrier_wait",
          "sem_wait", "sem_timedwait", "sem_clockwait", "accept", "waitpid", "waitid", "wait",
@@ -82,16 +84,6 @@ ALLOWED = {
     "halayrun/guests.c": {"recv"},  # netlink: the kernel has answered already
     "halayrun/session.c": {"flock"},  # does not block
 }
-
-
-def objects_of(build, folder, target):
-    """The objects of a target of this folder whose source is there: a file that has moved leaves
-    its object behind."""
-    top = build / folder / f"CMakeFiles/{target}.dir"
-    for path in sorted(top.rglob("*.o")):
-        name = path.relative_to(top).as_posix()
-        if (build.parent / folder / name[:-2].replace("__/", "../")).is_file():
-            yield path, name
 
 
 def check_waits(build):
