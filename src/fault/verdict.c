@@ -242,7 +242,7 @@ static void patience_text(const struct hly_failure *f, const char *who, const ch
         return;
     }
     snprintf(text, bytes,
-             "%s (%s) waited, but %s on %s %s%s HALAY_STOP_PATIENCE sets more "
+             "%s (%s) waited without success: %s on %s %s%s HALAY_STOP_PATIENCE sets more "
              "seconds",
              call, number, who, v->host, v->detail,
              v->cause == HLY_CAUSE_LATE ? ": HALAY_DEADLINE, or if it was stopped"

@@ -15,14 +15,14 @@ begin() {
     job=$!
     until_true grep -q looping out.0
 }
-told() { # RANK...: by the deadline and a second, about a rank of node 2
+told() { # RANK...: by the deadline and the time in which all hear of it (docs/reliability.md), about a rank of node 2
     local r ms
     for r in "$@"; do
         until_true grep -q "^told" "out.$r"
         says "out.$r" "^told [0-9]* rank $r: .* about rank [23] on n2:"
         ms=$(sed -n 's/.*call that failed took \([0-9]*\) ms/\1/p' "out.$r")
         echo "rank $r was told after $ms ms"
-        [ "$ms" -lt 4500 ] || fail "rank $r was told after $ms ms"
+        [ "$ms" -lt 5500 ] || fail "rank $r was told after $ms ms"
     done
 }
 over() {
