@@ -4,7 +4,7 @@
 # shellcheck source-path=SCRIPTDIR source=suites.sh
 . "$(dirname "${BASH_SOURCE[0]}")/suites.sh"
 
-declare -A budget=([unit]=270 [tidy]=180 [proofs]=130 [ranks]=460 [gpu]=240 [jobs]=215 [cluster]=300 [rdma]=110 [python]=255 [engines]=185 [frameworks]=210 [packages]=140) # 2695 together
+declare -A budget=([unit]=270 [tidy]=220 [proofs]=130 [ranks]=440 [gpu]=240 [jobs]=215 [cluster]=300 [rdma]=110 [python]=255 [engines]=185 [frameworks]=190 [packages]=140) # 2695 together
 
 need_build() { step build build ci build; }
 part_unit() {
