@@ -17,7 +17,7 @@ first() {
     run timeout 60 "$HALAYRUN" "${@:3}" -np 3 bash -c "$without [ \$PMIX_RANK != $1 ] || $2; exec \"\$0\"" "$JOB_RANK"
 }
 only() { # RANK: is named
-    ! grep -E 'halay (warning|error)' err | grep -v 'was waited for' | grep -oE 'rank [0-9] \((pid|no process|on)[^)]*' |
+    ! grep -E 'halay (warning|error)' err | grep -v 'that had ended already' | grep -oE 'rank [0-9] \((pid|no process|on)[^)]*' |
         grep -v "^rank $1 (" | grep -v "^rank 0 (pid [0-9]* on" || fail "others than rank $1 are named"
 }
 
