@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comm.c - communicators as the program sees them: made, freed, asked. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "api/api.h"
 #include "exec/circle.h"
 #include "exec/exec.h"
 #include "exec/relaxed.h"
 #include "fault/accord.h"
-#include "run/group.h"
 #include "run/group_library.h"
 #include "run/returned.h"
 #include "select/select.h"
-#include "wire/match.h"
 
 int halay_comm_rank(const halay_comm_t *handle, int *rank)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* call.c - posting a call, and waiting for it. */
-#include <assert.h>
 #include <stdio.h>
 
 #include "exec/exec.h"
@@ -9,7 +8,6 @@
 #include "run/group_library.h"
 #include "run/returned.h"
 #include "run/run.h"
-#include "wire/news.h"
 
 static inline int end(halay_request_t *request)
 {

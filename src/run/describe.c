@@ -22,6 +22,7 @@ void hly_check_freed(struct hly_check *c, const halay_comm_t *comm)
     c->code = HALAY_ESTATE;
     snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");
 }
+
 /* Has it nothing to move on this rank, which then needs no memory? With GPUDirect all ranks of a v
  * form need one kind: whoever passes messages on has memory of its own for them. */
 static bool is_empty(const struct hly_call *call, const struct hly_check *c,

@@ -11,12 +11,9 @@
  * Members run on a hidden communicator, so that a group takes one place in the sequence of the
  * program's own, whatever its length. So ranks that differ in a group are still in step.
  */
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "exec/circle.h"
 #include "exec/exec.h"
 #include "fault/fault.h"
 #include "run/group.h"

@@ -8,7 +8,6 @@
  * over. The thread that completes a request wakes all. All of this is under the mutex, so no
  * wake-up is lost.
  */
-#include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <unistd.h>
