@@ -496,8 +496,7 @@ static bool abandon_requests(halay_context_t *ctx)
         }
     }
     while (!hly_link_empty(&ctx->requests) && hly_now_ns() < until)
-        if (hly_progress(ctx) == 0)
-            hly_sleep(ctx, 1000000);
+        hly_wait_once(ctx);
     return any;
 }
 
@@ -516,8 +515,7 @@ static void await_relaxed(halay_comm_t *comm)
     const uint64_t until = hly_now_ns() + comm->deadline_ns;
     while (hly_relaxed_is_open(comm) && next_waited_for(comm) < comm->nranks && !ctx->lost &&
            hly_now_ns() < until)
-        if (hly_progress(ctx) == 0)
-            hly_sleep(ctx, 1000000);
+        hly_wait_once(ctx);
     if (hly_relaxed_is_open(comm) && next_waited_for(comm) < comm->nranks)
         hly_log(ctx, HLY_WARN,
                 "halay_finalize: rank %d has not ended call %u on a communicator, a broadcast, by "

@@ -11,7 +11,6 @@
 #include "halay/local.h"
 
 #define PATIENCE_NS 100000000ull /* for the device to stop */
-#define FULL_NS     1000000ull   /* a device that takes no more work is asked again so often */
 
 static int device_enter(halay_context_t *ctx, uint32_t kind, struct hly_device **device)
 {
@@ -192,8 +191,7 @@ int halay_local_moves(halay_context_t *context, uint32_t kind, const halay_move_
         n = together(&moves[i], nmoves - i);
         while ((rc = moves_launch(context, device, &local, &moves[i], &n)) == HALAY_EAGAIN &&
                hly_now_ns() < end)
-            if (hly_progress(context) == 0)
-                hly_sleep(context, FULL_NS);
+            hly_wait_once(context);
         if (rc < 0)
             local.status = rc == HALAY_EAGAIN ? HALAY_EDEVICE : rc;
     }

@@ -118,5 +118,7 @@ void hly_wait(halay_request_t *request);
 /* Makes progress, and waits, until `over` says that it is over. */
 void hly_wait_until(halay_context_t *context, bool (*over)(void *arg), void *arg);
 void hly_sleep(halay_context_t *context, uint64_t timeout_ns);
+/* Makes progress; if there is none, sleeps for a millisecond at most. */
+void hly_wait_once(halay_context_t *context);
 
 #endif

@@ -165,6 +165,12 @@ void hly_sleep(halay_context_t *context, uint64_t timeout_ns)
     hly_look_at_clock(context);
 }
 
+void hly_wait_once(halay_context_t *context)
+{
+    if (hly_progress(context) == 0)
+        hly_sleep(context, 1000000);
+}
+
 static void stop_polling(halay_context_t *context)
 {
     if (--context->waiters.pollers == 0 && context->waiters.followers)
