@@ -7,9 +7,7 @@
 #ifndef HLY_AGREE_AGREE_H
 #define HLY_AGREE_AGREE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "agree/sets.h"
 
 enum hly_agreement_what {
     HLY_AGREE_GIVE = 1, /* to the coordinator: a contribution */
@@ -58,16 +56,6 @@ struct hly_agreement_sink { /* gets the messages of an event, in their order */
     void (*send)(void *arg, int to, const struct hly_agreement_message *message);
     void *arg;
 };
-
-static inline uint32_t hly_set_words(int nranks)
-{
-    return ((uint32_t)nranks + 63) / 64;
-}
-
-static inline bool hly_set_has(const uint64_t set[], int rank)
-{
-    return set[rank / 64] >> (rank % 64) & 1;
-}
 
 static inline size_t hly_agreement_bytes(int nranks)
 {

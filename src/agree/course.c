@@ -34,13 +34,17 @@ enum hly_heard hly_failing_sort(hly_view_t *v, fault_t *f, const struct hly_brok
                                 const struct hly_failing_message *m, const verdict_t *theirs,
                                 bool complete)
 {
-    if (!m->is_round && m->alarm == HLY_CONCLUDED) {
+    if (m->alarm == HLY_CONCLUDED) {
         if (f && m->edge && m->edge <= (uint32_t)v->nranks)
             hly_held_note_speaker(f, (int)m->edge - 1);
-        return b->agreed || !theirs->of ? HLY_HEARD_NOTHING : HLY_HEARD_AGREED;
+        if (b->agreed)
+            return HLY_HEARD_NOTHING;
+        if (theirs->of)
+            return HLY_HEARD_AGREED;
+        return f && f->entered && v->made && !f->final ? HLY_HEARD_IN_STEP : HLY_HEARD_NOTHING;
     }
     if (hly_broken_ends(b, v->sequence))
-        return m->is_round ? HLY_HEARD_NOTHING : HLY_HEARD_QUESTION;
+        return HLY_HEARD_QUESTION;
     if (complete)
         return HLY_HEARD_AFTER;
     return f && f->final ? HLY_HEARD_NOTHING : HLY_HEARD_OF_CALL;
@@ -63,12 +67,11 @@ bool hly_failing_heard_after(hly_view_t *v, fault_t *f, struct hly_broken *b,
 /* Can a failure that this rank finds itself not change its verdict any more? */
 static bool is_fixed(hly_view_t *v, const fault_t *f, const verdict_t *mine)
 {
-    if (f->entered && (f->final || (f->started && !f->slow)))
-        return true; /* with rounds, a rank's verdict is fixed when it sends the first one; */
+    if (f->entered && f->final)
+        return true;
     if (f->entered && mine->cause != HLY_CAUSE_DEVICE && hly_verdict_stops(&f->verdict, v->rank))
-        return true; /* of who was stopped the others have no word: it adds nothing to theirs; */
-    return f->judging.word && hly_judge_rules(v, f) &&
-           mine->cause != HLY_CAUSE_DEVICE; /* with a judge, when it gives its word */
+        return true; /* the others do not wait for the vote of a stopped rank */
+    return f->judging.voted && mine->cause != HLY_CAUSE_DEVICE; /* the judge has its vote */
 }
 
 bool hly_failing_raise(hly_view_t *v, fault_t *f, const verdict_t *mine)
@@ -85,10 +88,15 @@ bool hly_failing_blames(hly_view_t *v, const fault_t *f, int rank, bool severed)
 {
     if (f->final)
         return false;
-    if (hly_judge_rules(v, f) && hly_verdict_is_loss(&f->verdict))
+    if (hly_verdict_is_loss(&f->verdict))
         return true; /* this may be the better verdict, and one rank judges */
-    return f->verdict.cause >= HLY_CAUSE_STOPPED && !severed && !hly_held_is_heard(v, f, rank) &&
-           hly_failing_bits_of(v, rank) != 0;
+    return f->verdict.cause >= HLY_CAUSE_STOPPED && !severed && !hly_held_is_heard(v, f, rank);
+}
+
+void hly_failing_end_in_step(fault_t *f, const verdict_t *theirs)
+{
+    f->final = true;
+    f->verdict = *theirs;
 }
 
 bool hly_failing_end_too(fault_t *f, const struct hly_broken *b)
@@ -118,7 +126,7 @@ enum hly_course hly_failing_go_on(hly_view_t *v, fault_t *f, const struct hly_br
     if (f->final)
         return HLY_COURSE_ENDS;
     if (now->late || now->first)
-        hly_failing_go_round(v, f);
+        f->ready = true;
     if (now->older_fails)
         return HLY_COURSE_WAITS;
     if (!now->late && !hly_failing_is_decided(v, f, over))
@@ -130,8 +138,10 @@ enum hly_end hly_failing_end(hly_view_t *v, fault_t *f, struct hly_broken *b, ve
 {
     *verdict = f->verdict;
     hly_verdict_drop_lists(verdict);
-    if (verdict->cause > HLY_CAUSE_SETTINGS && verdict->cause != HLY_CAUSE_DEVICE &&
-        verdict->cause < HLY_CAUSE_STOPPED && !verdict->of && hly_failing_is_whole(f, v->nranks))
+    const bool all = hly_judge_has_all(v, f);
+    if (!verdict->of &&
+        (f->final || (verdict->cause > HLY_CAUSE_SETTINGS && verdict->cause != HLY_CAUSE_DEVICE &&
+                      verdict->cause < HLY_CAUSE_STOPPED && all)))
         return HLY_END_IN_STEP;
     if (f->final)
         return HLY_END_AS_AGREED;

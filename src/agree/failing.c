@@ -4,22 +4,18 @@
  * (docs/decisions/agreements.md#0005).
  *
  * A call that has failed anywhere fails everywhere, because no rank completes a plan before it has
- * heard from every other (proved; exec/relaxed.h is the exception). The ranks that have made the
- * call then agree on one verdict. They use a graph that does not depend on the plan: rank r sends
- * to r + 2^k modulo the ranks, for k = 0 .. L-1, where L = ceil(log2 of the ranks).
+ * heard from every other (proved; exec/relaxed.h is the exception). A rank that enters, since its
+ * call has failed, sends ALARM to the ranks 2^k after it modulo the ranks, for k = 0 .. L-1, where
+ * L = ceil(log2 of the ranks). This graph does not depend on the plan, and an error reaches all
+ * ranks in L messages. Then one rank judges which verdict it is (judge.c).
  *
- *  - ALARM: to all of these at once, when a rank enters. It reaches all ranks in L messages.
- *  - ROUND k: to r + 2^k, once rounds 0 .. k-1 have come. This is a dissemination: after it all
- * ranks have the best of the verdicts with which they entered, so all have the same.
+ * A rank votes only when its buffers are withdrawn, so no rank leaves while others write to it. The
+ * dead are not waited for. A rank that is absent (has not made the call, or hangs) is named after a
+ * quarter of the grace time. The clock then ends the agreement, and better verdicts are passed on
+ * until then.
  *
- * A rank sends round 0 only when its buffers are withdrawn, so no rank leaves while others write to
- * it. The dead are not waited for. A rank that is absent (has not made the call, or hangs) is named
- * after a quarter of the grace time. The clock then ends the agreement, and better verdicts are
- * passed on until then.
- *
- * A rank may fail after others had all they need of it and have completed the call. A rank
- * that has completed it takes part in its agreement all the same, for the grace time. Then it sends
- * the rest of its rounds at once.
+ * A rank may fail after others had all they need of it and have completed the call. A rank that has
+ * completed it votes all the same, for the grace time.
  */
 #include "agree/failing.h"
 
@@ -35,18 +31,12 @@ static bool is_beyond(hly_view_t *v, const verdict_t *verdict, int rank)
     return hly_verdict_counts_out(verdict, rank) && !(v->is(v->arg, rank) & HLY_RANK_LINKED);
 }
 
-static void send_verdict(hly_view_t *v, const fault_t *f, bool is_round, uint32_t k)
-{
-    const struct hly_failing_message m = {
-        .is_round = is_round, .in_call = v->made, .from = v->rank, .edge = k};
-    if (!is_beyond(v, &f->verdict, hly_failing_to(v, k)))
-        v->send(v->arg, hly_failing_to(v, k), &m, &f->verdict);
-}
-
 void hly_failing_alarm(hly_view_t *v, const fault_t *f)
 {
-    for (uint32_t k = 0; k < hly_failing_rounds(v->nranks); k++)
-        send_verdict(v, f, false, k);
+    const struct hly_failing_message m = {.in_call = v->made, .from = v->rank};
+    for (uint32_t k = 0; k < hly_failing_neighbours(v->nranks); k++)
+        if (!is_beyond(v, &f->verdict, hly_failing_to(v, k)))
+            v->send(v->arg, hly_failing_to(v, k), &m, &f->verdict);
 }
 
 void hly_failing_tell(hly_view_t *v, fault_t *f, int to, const verdict_t *agreed)
@@ -58,19 +48,11 @@ void hly_failing_tell(hly_view_t *v, fault_t *f, int to, const verdict_t *agreed
     v->send(v->arg, to, &m, agreed);
 }
 
-void hly_failing_tell_all(hly_view_t *v, fault_t *f, const verdict_t *agreed)
-{
-    for (uint32_t k = 0; k < hly_failing_rounds(v->nranks); k++)
-        if (!is_beyond(v, agreed, hly_failing_to(v, k)))
-            hly_failing_tell(v, f, hly_failing_to(v, k), agreed);
-    hly_judge_tell(v, f, agreed);
-}
-
 /* ---------------------------------------------------------------- the clock */
 
 /*
- * Lets the clock end the agreement, where the rounds may never be complete. After a death, or a
- * stop, one rank judges. Word of an absent rank has to be passed on, so that takes longer. The
+ * Lets the clock end the agreement, where some may never vote. That a rank is absent has to be
+ * passed on, so that takes longer. The
  * same holds where ranks have gone on (`of`), or may have after a relaxed call. Ranks of another
  * build may send verdicts that make no sense here.
  */
@@ -105,8 +87,7 @@ bool hly_failing_look(hly_view_t *v, fault_t *f, uint64_t deadline_ns)
 {
     if (v->now_ns >= deadline_ns && !f->slow && !f->final)
         hly_failing_by_time(v, f, HLY_CAUSE_ABSENT); /* a mismatch, and some are absent */
-    const bool name = f->slow && !f->final && f->round < hly_failing_rounds(v->nranks) &&
-                      v->now_ns >= f->absent_ns;
+    const bool name = f->slow && !f->final && v->now_ns >= f->absent_ns;
     if (name)
         f->absent_ns = UINT64_MAX;
     f->looks += v->now_ns >= f->deadline_ns;
@@ -123,14 +104,15 @@ void hly_failing_look_alone(hly_view_t *v, fault_t *f)
 bool hly_failing_is_silent(hly_view_t *v, const fault_t *f, uint32_t k)
 {
     const int from = hly_failing_from(v, k);
-    return !(f->alarmed >> k & 1) && !hly_held_is_present(f, from) && !hly_held_is_gone(v, f, from);
+    return !hly_failing_has(v, f, HLY_SPOKE, from) && !hly_held_is_present(f, from) &&
+           !hly_held_is_gone(v, f, from);
 }
 
 void hly_failing_name(hly_view_t *v, fault_t *f, verdict_t *absent)
 {
     hly_held_share_call(v, absent, &f->verdict);
     if (!f->verdict.stamp && hly_verdict_better(absent, &f->verdict)) {
-        hly_held_set(f, absent);
+        hly_held_set(v, f, absent);
         hly_failing_alarm(v, f);
         f->hurry = true;
     }
@@ -162,7 +144,7 @@ void hly_failing_outlive(hly_view_t *v, fault_t *f, const verdict_t *theirs)
 {
     f->entered = true;
     f->deadline_ns = v->now_ns + HLY_GRACE_NS;
-    hly_held_set(f, theirs);
+    hly_held_set(v, f, theirs);
     if (theirs->cause >= HLY_CAUSE_STOPPED)
         hly_failing_by_time(v, f,
                             theirs->cause); /* the others name who is absent later than that */
@@ -172,8 +154,7 @@ void hly_failing_outlive(hly_view_t *v, fault_t *f, const verdict_t *theirs)
 
 void hly_failing_lost(hly_view_t *v, fault_t *f)
 {
-    if (f->entered && !f->final && hly_judge_rules(v, f) && hly_verdict_is_loss(&f->verdict) &&
-        hly_held_note_dead(v, f))
+    if (f->entered && !f->final && hly_verdict_is_loss(&f->verdict) && hly_held_note_dead(v, f))
         hly_failing_alarm(v, f);
 }
 
@@ -181,9 +162,6 @@ void hly_failing_lost(hly_view_t *v, fault_t *f)
 
 static void note_message(hly_view_t *v, fault_t *f, const struct hly_failing_message *m)
 {
-    f->alarmed |= hly_failing_bits_of(v, m->from);
-    if (m->is_round && m->edge < HLY_CONTROL_MAX)
-        f->heard |= 1u << m->edge;
     if (m->in_call)
         hly_held_note_speaker(f, m->from);
     hly_judge_heard(v, f, m);
@@ -201,61 +179,30 @@ bool hly_failing_heard(hly_view_t *v, fault_t *f, const struct hly_failing_messa
         hly_failing_by_time(v, f, HLY_CAUSE_ABSENT);
     if (better) {
         hly_failing_by_time(v, f, theirs->cause);
-        if (f->slow && (m->is_round || m->alarm != HLY_JUDGE)) /* all have it */
+        if (f->slow && m->alarm != HLY_JUDGE) /* all have it */
             hly_failing_alarm(v, f);
     }
     return better;
 }
 
-void hly_failing_go_round(hly_view_t *v, fault_t *f)
-{
-    const uint32_t rounds = hly_failing_rounds(v->nranks);
-    if (!f->started && rounds)
-        send_verdict(v, f, true, 0);
-    f->started = true;
-    /* An absent rank may have left meanwhile: that ends no agreement that the clock ends. */
-    const bool clock = f->slow && f->verdict.cause > HLY_CAUSE_BUILD;
-    while (f->round < rounds &&
-           ((f->heard >> f->round & 1) ||
-            (!clock && hly_held_is_gone(v, f, hly_failing_from(v, f->round))))) {
-        f->round++;
-        if (f->round < rounds)
-            send_verdict(v, f, true, f->round);
-    }
-    if (hly_failing_is_whole(f, v->nranks) && !f->verdict.stamp && hly_held_is_claim(&f->verdict))
-        hly_held_set_firm(v, f); /* all rounds have come, so nobody was absent */
-}
-
 bool hly_failing_is_decided(hly_view_t *v, fault_t *f, bool over)
 {
-    const bool done = f->round == hly_failing_rounds(v->nranks);
-    if (over)
-        return false; /* who was told has no word for the next judge: it ends by the clock's look */
-    return hly_judge_rules(v, f) ? hly_judge_decides(v, f, done, false) : done;
+    /* A rank that was told votes no more: it ends by the look at the clock. */
+    return !over && hly_judge_decides(v, f, false);
 }
 
-/* A rank that is in no call may be away for long. Of up to three ranks each hears each other one
- * directly, so it can send all rounds at once; of more it cannot, for a round tells what others
- * know. After the grace time it does in any case. */
-bool hly_failing_help(hly_view_t *v, fault_t *f, bool first, bool idle, bool over,
-                      verdict_t *agreed)
+/* A rank that is in no call may be away for long. After the grace time it ends it. */
+bool hly_failing_help(hly_view_t *v, fault_t *f, bool first, bool over, verdict_t *agreed)
 {
-    const uint32_t rounds = hly_failing_rounds(v->nranks);
     const bool late = f->looks >= HLY_LATE_LOOKS && hly_judge_ends(v, f);
-    const bool judged = !over && hly_judge_rules(v, f);
-    if (first || late)
-        hly_failing_go_round(v, f);
-    if (late || (idle && v->nranks <= 3))
-        while (f->round < rounds)
-            if (++f->round < rounds)
-                send_verdict(v, f, true, f->round);
-    const bool decides = judged && hly_judge_decides(v, f, f->round == rounds, late);
+    f->ready |= first || late;
+    const bool decides = !over && hly_judge_decides(v, f, late);
     if (decides) {
         *agreed = f->verdict;
         hly_verdict_drop_lists(agreed);
-    } else if (judged && !late) {
-        return false;
+        if (!agreed->of) /* the proposal may be of a rank that did not know of this one */
+            agreed->of = (uint64_t)v->sequence + 1;
     }
-    f->final = f->round == rounds || over || decides;
+    f->final = late || over || decides;
     return decides;
 }

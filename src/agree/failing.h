@@ -8,13 +8,12 @@
 #ifndef HLY_AGREE_FAILING_H
 #define HLY_AGREE_FAILING_H
 
+#include "agree/sets.h"
 #include "agree/verdict.h"
 
 #define HLY_CONTROL_MAX  32 /* neighbours in the control graph, at most: log2 of the ranks */
 #define HLY_GRACE_NS     400000000ull /* for all to learn of a dead or absent rank */
 #define HLY_GRACE_MAX_NS 2000000000ull
-#define HLY_JUDGED_WORDS 24
-#define HLY_JUDGED_RANKS (64 * HLY_JUDGED_WORDS) /* of more ranks nobody judges */
 /* A rank that was not scheduled for long must read what came meanwhile before its time is up. So
  * the end takes so many looks at the clock, and it polls between them. */
 #define HLY_LATE_LOOKS 8
@@ -24,28 +23,29 @@ struct hly_judging { /* judge.c: one rank judges */
     bool probed;     /* this rank judges, and has asked who is called dead by others */
     bool asked;      /* and all */
     bool overdue;    /* the clock has gone by here: those that have not spoken are not waited for */
-    bool answers;    /* the judge has asked: it gets this rank's word */
+    bool answers;    /* the judge has asked: this rank votes again */
     uint32_t ballot; /* its judge is this modulo the ranks; the clock went by this / ranks times */
     uint32_t warned; /* 1 + the ballot whose judge this rank has told of the death; 0: none */
-    uint32_t word;   /* 1 + the one whose judge has its word */
-    uint64_t given[HLY_JUDGED_WORDS]; /* it has the words of these */
-    uint64_t taken[HLY_JUDGED_WORDS]; /* and these hold its verdict */
-    uint64_t spoke[HLY_JUDGED_WORDS]; /* these have sent anything of this agreement */
+    uint32_t voted;  /* 1 + the one in which this rank has voted; 0: none */
+};
+
+enum hly_failing_set {            /* of ranks */
+                       HLY_VOTED, /* the judge has their words */
+                       HLY_TOOK,  /* and these hold its verdict */
+                       HLY_SPOKE, /* they have sent anything of this agreement */
+                       HLY_FAILING_SETS
 };
 
 /* The agreement on one call, as far as this rank is in it: it has made the call, and perhaps has
  * completed it before it heard of the failure. */
 struct hly_fault {
     bool entered;         /* this rank has made the call, so it takes part in the agreement */
-    bool slow;            /* someone is dead or absent: the clock ends it, not the rounds */
-    bool started;         /* round 0 was sent */
+    bool slow;            /* someone is dead or absent: the clock ends it */
+    bool ready;           /* its buffers are withdrawn, and no older call fails: it votes */
     bool final;           /* the verdict is one that others have agreed on already; or this rank
-                             has completed the call, and all its rounds are out */
+                             has completed the call, and waits no longer */
     bool after;           /* it was agreed on before this rank made the call */
     bool hurry;           /* the event wants to know soon what silent ranks do */
-    uint32_t round;       /* the next round to hear */
-    uint32_t heard;       /* bit k: round k has come */
-    uint32_t alarmed;     /* bit k: the rank 2^k before this one has sent an alarm or round */
     uint32_t looks;       /* looks at the clock since the deadline */
     int speaker;          /* 1 + the lowest rank heard that is in the call: it logs the verdict */
     uint64_t deadline_ns; /* when it ends anyway */
@@ -53,15 +53,15 @@ struct hly_fault {
     struct hly_judging judging;
     struct hly_verdict_wire verdict; /* the best one heard; cause 0: none */
     struct hly_verdict_wire firm;    /* and the best that calls nobody absent */
+    uint64_t sets[];                 /* HLY_FAILING_SETS of them, a bit a rank */
 };
 
 enum { HLY_RANK_DEAD = 1, HLY_RANK_LINKED = 2 }; /* lost here; this rank has had a link to it */
 
 struct hly_failing_message {
-    bool is_round;
     bool in_call; /* its sender has made the call */
     int from;
-    uint32_t edge; /* of a round: its number */
+    uint32_t edge; /* the ballot; of CONCLUDED: 1 + the speaker */
     enum hly_alarm alarm;
 };
 
@@ -82,18 +82,12 @@ typedef const struct hly_failing_view hly_view_t;
 
 /* ---------------------------------------------------------------- the control graph */
 
-static inline uint32_t hly_failing_rounds(int nranks)
+static inline uint32_t hly_failing_neighbours(int nranks)
 {
     uint32_t rounds = 0;
     while ((UINT64_C(1) << rounds) < (uint64_t)nranks)
         rounds++;
     return rounds;
-}
-
-/* Have all rounds come, of which none was left out? */
-static inline bool hly_failing_is_whole(const struct hly_fault *f, int nranks)
-{
-    return f->heard == (UINT64_C(1) << hly_failing_rounds(nranks)) - 1;
 }
 
 static inline int hly_failing_to(hly_view_t *v, uint32_t k)
@@ -107,14 +101,19 @@ static inline int hly_failing_from(hly_view_t *v, uint32_t k)
     return (int)(((uint64_t)v->rank + n - (UINT64_C(1) << k) % n) % n);
 }
 
-/* Bit k: the rank 2^k before this one is `rank`. 0: it is no neighbour that tells this one. */
-static inline uint32_t hly_failing_bits_of(hly_view_t *v, int rank)
+/* ---------------------------------------------------------------- sets of ranks */
+
+/* Of a struct hly_fault with its sets. */
+static inline size_t hly_failing_bytes(int nranks)
 {
-    uint32_t bits = 0;
-    for (uint32_t k = 0; k < hly_failing_rounds(v->nranks); k++)
-        if (hly_failing_from(v, k) == rank)
-            bits |= 1u << k;
-    return bits;
+    return sizeof(struct hly_fault) +
+           (size_t)HLY_FAILING_SETS * hly_set_words(nranks) * sizeof(uint64_t);
+}
+
+static inline bool hly_failing_has(hly_view_t *v, const struct hly_fault *f,
+                                   enum hly_failing_set set, int rank)
+{
+    return hly_set_has(f->sets + (size_t)set * hly_set_words(v->nranks), rank);
 }
 
 /* ---------------------------------------------------------------- held.c: the verdict held */
@@ -151,7 +150,7 @@ bool hly_held_note_dead(hly_view_t *v, struct hly_fault *f);
 /* Has the rank taken part, as far as this one knows? */
 bool hly_held_is_heard(hly_view_t *v, const struct hly_fault *f, int rank);
 void hly_held_note_speaker(struct hly_fault *f, int rank);
-void hly_held_set(struct hly_fault *f, const struct hly_verdict_wire *verdict);
+void hly_held_set(hly_view_t *v, struct hly_fault *f, const struct hly_verdict_wire *verdict);
 void hly_held_set_firm(hly_view_t *v, struct hly_fault *f);
 /* Drops a verdict that calls a present rank absent; the timers look for absent ranks anew. */
 bool hly_held_reconsider(hly_view_t *v, struct hly_fault *f);
@@ -162,19 +161,19 @@ bool hly_held_adopt(hly_view_t *v, struct hly_fault *f, const struct hly_verdict
 
 /* ---------------------------------------------------------------- judge.c */
 
-/* Does one rank judge for all which one the verdict names? */
-bool hly_judge_rules(hly_view_t *v, const struct hly_fault *f);
-/* Goes on with that. over: the rounds are. True: this rank judges, and has the words of all others
- * that live; or it is late, and nobody else has a word. */
-bool hly_judge_decides(hly_view_t *v, struct hly_fault *f, bool over, bool late);
+/* Goes on with it. True: this rank judges, and all others that live have voted; or it is late. */
+bool hly_judge_decides(hly_view_t *v, struct hly_fault *f, bool late);
+/* Does this rank wait for that one's message? */
+bool hly_judge_awaits(hly_view_t *v, const struct hly_fault *f, int rank);
+/* Has every other rank voted in this rank's ballot? */
+bool hly_judge_has_all(hly_view_t *v, const struct hly_fault *f);
 /* The clock has passed: does this rank end it by itself? Else it has more time now. */
 bool hly_judge_ends(hly_view_t *v, struct hly_fault *f);
 void hly_judge_heard(hly_view_t *v, struct hly_fault *f, const struct hly_failing_message *m);
 /* A message of it has come, and its verdict was adopted, or was not the better one. */
 void hly_judge_compare(hly_view_t *v, struct hly_fault *f, const struct hly_failing_message *m,
                        const struct hly_verdict_wire *theirs);
-/* It is decided. f may be NULL. */
-void hly_judge_tell(hly_view_t *v, struct hly_fault *f, const struct hly_verdict_wire *verdict);
+/* Tells those whom it concerns that this is agreed on. f: NULL if this rank was not in it. */
 
 /* ---------------------------------------------------------------- failing.c: events */
 
@@ -184,7 +183,7 @@ void hly_failing_enter(hly_view_t *v, struct hly_fault *f, uint64_t deadline_ns,
                        const struct hly_verdict_wire *over);
 /* And so does one that has completed the call. */
 void hly_failing_outlive(hly_view_t *v, struct hly_fault *f, const struct hly_verdict_wire *theirs);
-/* An ALARM or ROUND has come. True: another verdict is held now. */
+/* An ALARM has come. True: another verdict is held now. */
 bool hly_failing_heard(hly_view_t *v, struct hly_fault *f, const struct hly_failing_message *m,
                        const struct hly_verdict_wire *theirs);
 /* Tells the neighbours what this rank holds. */
@@ -196,20 +195,18 @@ void hly_failing_by_time(hly_view_t *v, struct hly_fault *f, enum hly_cause caus
 void hly_failing_hurry(hly_view_t *v, struct hly_fault *f);
 /* A look at the clock; the call's own deadline. True: this rank is to say who is absent. */
 bool hly_failing_look(hly_view_t *v, struct hly_fault *f, uint64_t deadline_ns);
-/* May this neighbour, which tells this rank round k, be called absent? */
+/* May the neighbour 2^k before this rank be called absent? */
 bool hly_failing_is_silent(hly_view_t *v, const struct hly_fault *f, uint32_t k);
 /* This one is, as far as this rank knows. */
 void hly_failing_name(hly_view_t *v, struct hly_fault *f, struct hly_verdict_wire *absent);
 /* over: the communicator's ranks have agreed on this call. */
 bool hly_failing_is_decided(hly_view_t *v, struct hly_fault *f, bool over);
-/* This rank's buffers are withdrawn: takes part in the rounds, as far as those before have come. */
-void hly_failing_go_round(hly_view_t *v, struct hly_fault *f);
 /* A look at the clock without a call; then hly_failing_help() has to follow. */
 void hly_failing_look_alone(hly_view_t *v, struct hly_fault *f);
-/* Goes on without a call. first: no older call is under way; idle: no call is. True: *agreed is. */
-bool hly_failing_help(hly_view_t *v, struct hly_fault *f, bool first, bool idle, bool over,
+/* Goes on without a call. first: no older call is under way. True: *agreed is. */
+bool hly_failing_help(hly_view_t *v, struct hly_fault *f, bool first, bool over,
                       struct hly_verdict_wire *agreed);
-/* Tells those whom it concerns that this is agreed on. f: NULL if this rank was not in it. */
+/* Tells one rank. f: NULL if this rank was not in it. */
 void hly_failing_tell(hly_view_t *v, struct hly_fault *f, int to,
                       const struct hly_verdict_wire *agreed);
 void hly_failing_tell_all(hly_view_t *v, struct hly_fault *f,
@@ -219,6 +216,7 @@ void hly_failing_tell_all(hly_view_t *v, struct hly_fault *f,
 
 enum hly_heard { /* what a message of a failed call is to this rank */
                  HLY_HEARD_NOTHING,
+                 HLY_HEARD_IN_STEP,  /* the same, and all were in the call */
                  HLY_HEARD_AGREED,   /* the others have agreed on its verdict */
                  HLY_HEARD_QUESTION, /* its sender does not know yet that they have */
                  HLY_HEARD_OF_CALL,
@@ -238,6 +236,8 @@ bool hly_failing_raise(hly_view_t *v, struct hly_fault *f, const struct hly_verd
 /* A rank is found dead. Is that a failure of this call, whose agreement is under way? severed: this
  * end has cut the link to it. */
 bool hly_failing_blames(hly_view_t *v, const struct hly_fault *f, int rank, bool severed);
+/* HLY_HEARD_IN_STEP: the call ends with this. */
+void hly_failing_end_in_step(struct hly_fault *f, const struct hly_verdict_wire *theirs);
 /* It has been agreed on. False: this rank has to enter. */
 bool hly_failing_end_too(struct hly_fault *f, const struct hly_broken *broken);
 /* Its time is up. */

@@ -81,16 +81,17 @@ bool hly_held_is_heard(hly_view_t *v, const fault_t *f, int rank)
         return false;
     if (rank == v->rank)
         return v->made || f->entered;
-    return f->alarmed & hly_failing_bits_of(v, rank) || hly_held_is_present(f, rank);
+    return hly_failing_has(v, f, HLY_SPOKE, rank) || hly_held_is_present(f, rank);
 }
 
-void hly_held_set(fault_t *f, const verdict_t *verdict)
+void hly_held_set(hly_view_t *v, fault_t *f, const verdict_t *verdict)
 {
+    const size_t words = hly_set_words(v->nranks);
     const verdict_t last = f->verdict;
     f->verdict = *verdict;
     memcpy(f->verdict.present, last.present, sizeof(last.present));
     memcpy(f->verdict.gone, last.gone, sizeof(last.gone));
-    memset(f->judging.taken, 0, sizeof(f->judging.taken));
+    memset(f->sets + (size_t)HLY_TOOK * words, 0, words * sizeof(uint64_t));
 }
 
 void hly_held_set_firm(hly_view_t *v, fault_t *f)
@@ -102,7 +103,7 @@ void hly_held_set_firm(hly_view_t *v, fault_t *f)
                            .rank = -1,
                            .other = -1,
                            .call = f->verdict.call};
-    hly_held_set(f, &firm);
+    hly_held_set(v, f, &firm);
 }
 
 bool hly_held_reconsider(hly_view_t *v, fault_t *f)
@@ -142,7 +143,7 @@ static bool adopt_proposal(hly_view_t *v, fault_t *f, const verdict_t *theirs)
                mine = f->verdict.cause == HLY_CAUSE_DEVICE;
     if (runs_on != mine ? mine : theirs->stamp <= f->verdict.stamp)
         return false;
-    hly_held_set(f, theirs);
+    hly_held_set(v, f, theirs);
     return true;
 }
 
@@ -180,7 +181,7 @@ bool hly_held_adopt(hly_view_t *v, fault_t *f, const verdict_t *theirs)
     }
     if (hly_held_is_any(f) && !hly_verdict_better(t, &f->verdict))
         return news;
-    hly_held_set(f, t);
+    hly_held_set(v, f, t);
     return true;
 }
 

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * judge.c - one rank says for all which verdict it is (docs/decisions/agreements.md#0085, 0090):
- * where a rank is dead, stopped or late, and wherever the clock ends the agreement.
+ * judge.c - one rank says for all which verdict it is (docs/decisions/agreements.md#0085, 0090), as
+ * the coordinator of a consensus does.
  *
- * Where several die at once, survivors know of different ones, and the dead are gaps in the control
- * graph. So a rank whose rounds are over gives its word, the verdict that it holds, to the judge:
- * the lowest rank that is not known to be dead. The judge concludes when it has the word of every
- * rank that lives, and tells them. If it dies, the next one judges.
+ * Each rank votes: it sends the verdict that it holds to the judge. The judge takes the best one,
+ * concludes when every rank that lives has voted, and tells them. If the judge dies, the next rank
+ * judges.
  *
  * Ballots number the judges: the judge of ballot b is rank b modulo the ranks. A rank goes on to a
- * higher ballot when its judge is dead, when it is asked in a higher one, and when the clock goes
- * by: then to the next lap (b divided by the ranks), in which who has not spoken does not judge.
- * It answers in no lower ballot any more.
+ * higher ballot when its judge is dead, when a judge asks it in a higher one, and when its time is
+ * up: then to the next lap (b divided by the ranks), in which a rank that has not spoken does not
+ * judge. A rank votes in no lower ballot any more.
  *
- * The judge tells nobody a verdict that not all of them hold: if their words differ, or a rank that
- * may live has given none, it proposes the best one, with its ballot, and they give that as their
- * word. The proposal of the higher ballot counts, and any one beats a verdict that was
- * not proposed. So whoever judges after a judge that died or was passed over finds the same
- * verdict, whoever of those that were told has left, and whoever calls only now.
+ * The judge tells nobody a verdict that not all of them hold: if their votes differ, or a rank that
+ * may live has not voted, it proposes the best one, with its ballot, and they vote for that. The
+ * proposal of the higher ballot counts, and any one beats a verdict that was not proposed. So
+ * whoever judges after a judge that died or was passed over finds the same verdict, whoever of
+ * those that were told has left, and whoever calls only now.
  *
- * A rank that is in no call gives no word. The judge asks, and ends it without those that do not
+ * A rank that is in no call does not vote. The judge asks, and ends it without those that do not
  * speak within the grace time.
  */
 #include <string.h>
@@ -32,14 +31,29 @@ typedef struct hly_verdict_wire verdict_t;
 
 enum { LAPS = 3 }; /* then each rank ends it by itself */
 
-static bool has(const uint64_t set[], int rank)
+static uint64_t *set_of(hly_view_t *v, fault_t *f, enum hly_failing_set set)
 {
-    return set[rank / 64] >> (rank % 64) & 1;
+    return f->sets + (size_t)set * hly_set_words(v->nranks);
 }
 
-static void add(uint64_t set[], int rank)
+static bool voted(hly_view_t *v, const fault_t *f, int rank)
 {
-    set[rank / 64] |= UINT64_C(1) << (rank % 64);
+    return hly_failing_has(v, f, HLY_VOTED, rank);
+}
+
+static bool spoke(hly_view_t *v, const fault_t *f, int rank)
+{
+    return hly_failing_has(v, f, HLY_SPOKE, rank);
+}
+
+static void add(hly_view_t *v, fault_t *f, enum hly_failing_set set, int rank)
+{
+    set_of(v, f, set)[rank / 64] |= UINT64_C(1) << rank % 64;
+}
+
+static void clear(hly_view_t *v, fault_t *f, enum hly_failing_set set)
+{
+    memset(set_of(v, f, set), 0, hly_set_words(v->nranks) * sizeof(uint64_t));
 }
 
 static bool is_linked(hly_view_t *v, int rank)
@@ -72,18 +86,18 @@ static bool can_judge(hly_view_t *v, const fault_t *f, int rank)
 {
     if (rank == v->rank)
         return !hly_verdict_stops(&f->verdict, rank);
-    return !is_out(v, f, rank) && (!lap_of(v, f) || has(f->judging.spoke, rank));
+    return !is_out(v, f, rank) && (!lap_of(v, f) || spoke(v, f, rank));
 }
 
-static void follow(fault_t *f, uint32_t ballot)
+static void follow(hly_view_t *v, fault_t *f, uint32_t ballot)
 {
     judging_t *j = &f->judging;
     if (ballot == j->ballot)
         return;
     j->ballot = ballot;
     j->probed = j->asked = j->overdue = false;
-    memset(j->given, 0, sizeof(j->given));
-    memset(j->taken, 0, sizeof(j->taken));
+    clear(v, f, HLY_VOTED);
+    clear(v, f, HLY_TOOK);
 }
 
 /* The judge of this ballot, or of the next one whose judge can. */
@@ -92,29 +106,13 @@ static int judge_of(hly_view_t *v, fault_t *f)
     uint32_t ballot = f->judging.ballot;
     for (int i = 0; i < v->nranks; i++)
         if (can_judge(v, f, judge_in(v, ballot + (uint32_t)i))) {
-            follow(f, ballot + (uint32_t)i);
+            follow(v, f, ballot + (uint32_t)i);
             return judge_in(v, f->judging.ballot);
         }
     while (judge_in(v, ballot) != v->rank)
         ballot++;
-    follow(f, ballot);
+    follow(v, f, ballot);
     return v->rank;
-}
-
-static bool is_possible(int nranks)
-{
-    return nranks > 2 && nranks <= HLY_JUDGED_RANKS;
-}
-
-static bool is_judged(hly_view_t *v, const fault_t *f, const verdict_t *verdict)
-{
-    return is_possible(v->nranks) && (verdict->cause == HLY_CAUSE_PEER ||
-                                      verdict->cause >= HLY_CAUSE_STOPPED || (f && lap_of(v, f)));
-}
-
-bool hly_judge_rules(hly_view_t *v, const fault_t *f)
-{
-    return is_judged(v, f, &f->verdict);
 }
 
 static void say(hly_view_t *v, const fault_t *f, int to, enum hly_alarm alarm)
@@ -124,15 +122,15 @@ static void say(hly_view_t *v, const fault_t *f, int to, enum hly_alarm alarm)
     v->send(v->arg, to, &m, &f->verdict);
 }
 
-/* Whom another one calls dead may live, and have a word to say: it is asked. No link to a
+/* A rank that another one calls dead may live, and vote: it is asked. No link to a
  * dead process is made, which this rank hears soon. */
 static bool is_awaited(hly_view_t *v, const fault_t *f, int rank)
 {
     const bool waits = f->absent_ns != UINT64_MAX && v->now_ns < f->absent_ns;
-    if (rank == v->rank || has(f->judging.given, rank) || hly_is_dead(v, rank) ||
+    if (rank == v->rank || voted(v, f, rank) || hly_is_dead(v, rank) ||
         hly_verdict_stops(&f->verdict, rank))
         return false;
-    if (f->judging.overdue && !hly_verdict_is_loss(&f->verdict) && !has(f->judging.spoke, rank))
+    if (f->judging.overdue && !hly_verdict_is_loss(&f->verdict) && !spoke(v, f, rank))
         return false;
     return waits || !is_out(v, f, rank);
 }
@@ -141,7 +139,7 @@ static bool is_awaited(hly_view_t *v, const fault_t *f, int rank)
 static bool is_asked(hly_view_t *v, const fault_t *f, int rank)
 {
     return rank != v->rank && !hly_is_dead(v, rank) &&
-           (has(f->judging.spoke, rank) || !hly_verdict_stops(&f->verdict, rank));
+           (spoke(v, f, rank) || !hly_verdict_stops(&f->verdict, rank));
 }
 
 static void more_time(hly_view_t *v, fault_t *f, uint32_t times)
@@ -151,8 +149,8 @@ static void more_time(hly_view_t *v, fault_t *f, uint32_t times)
 }
 
 /* Where two have died, ranks may not have heard of the failure, or take another one for the judge.
- * If only one is known, and not all are heard of, another one may be. A rank that has given its
- * word is to hear that this rank judges, too. All are asked about an absent rank when the clock has
+ * If only one is known, and not all are heard of, another one may be. A rank that has voted
+ * is to hear that this rank judges, too. All are asked about an absent rank when the clock has
  * gone by. */
 static void ask(hly_view_t *v, fault_t *f)
 {
@@ -171,16 +169,17 @@ static void ask(hly_view_t *v, fault_t *f)
         more_time(v, f, 1);
 }
 
-/* To the judge: as soon as this rank knows of a death, and when its rounds are over. */
-static void give(hly_view_t *v, fault_t *f, bool over)
+/* As soon as this rank knows of a death it tells the judge; it votes when its buffers are
+ * withdrawn. */
+static void vote(hly_view_t *v, fault_t *f)
 {
     judging_t *j = &f->judging;
-    const bool due = over || lap_of(v, f);
-    if (j->answers || (due && j->word != j->ballot + 1)) {
+    const bool due = f->ready || lap_of(v, f);
+    if (j->answers || (due && j->voted != j->ballot + 1)) {
         if (j->answers)
             more_time(v, f, 2);
-        say(v, f, judge_in(v, j->ballot), HLY_WORD);
-        j->word = j->ballot + 1;
+        say(v, f, judge_in(v, j->ballot), HLY_VOTE);
+        j->voted = j->ballot + 1;
         j->answers = false;
     } else if (!due && hly_verdict_is_loss(&f->verdict) && j->warned != j->ballot + 1) {
         say(v, f, judge_in(v, j->ballot), HLY_ALARM_NEWS);
@@ -197,26 +196,25 @@ static void propose(hly_view_t *v, fault_t *f)
 {
     judging_t *j = &f->judging;
     f->verdict.stamp = (uint64_t)j->ballot + 1;
-    memset(j->taken, 0, sizeof(j->taken));
+    clear(v, f, HLY_TOOK);
     for (int r = 0; r < v->nranks; r++)
-        if (has(j->given, r) && !is_out(v, f, r))
+        if (voted(v, f, r) && !is_out(v, f, r))
             say(v, f, r, HLY_JUDGE);
     more_time(v, f, 1);
 }
 
-/* Do all that have given this rank their word hold its verdict, and no other rank can hold another
- * one? Else it is proposed to them. */
+/* Do all that have voted hold this verdict, and no other rank can hold another one? Else it is
+ * proposed to them. */
 static bool is_taken(hly_view_t *v, fault_t *f)
 {
-    judging_t *j = &f->judging;
     bool taken = true, whole = true, alone = true;
     for (int r = 0; r < v->nranks; r++) {
-        const bool out = is_out(v, f, r), given = has(j->given, r);
+        const bool out = is_out(v, f, r), given = voted(v, f, r);
         if (r == v->rank)
             continue;
         whole &= given || (out && !hly_verdict_stops(&f->verdict, r));
         alone &= out || !given;
-        taken &= out || !given || has(j->taken, r);
+        taken &= out || !given || hly_failing_has(v, f, HLY_TOOK, r);
     }
     if (alone || (taken && (whole || has_proposed(f))))
         return true;
@@ -225,28 +223,51 @@ static bool is_taken(hly_view_t *v, fault_t *f)
     return false;
 }
 
-bool hly_judge_decides(hly_view_t *v, fault_t *f, bool over, bool late)
+bool hly_judge_has_all(hly_view_t *v, const fault_t *f)
+{
+    for (int r = 0; r < v->nranks; r++)
+        if (r != v->rank && !voted(v, f, r))
+            return false;
+    return true;
+}
+
+bool hly_judge_awaits(hly_view_t *v, const fault_t *f, int rank)
+{
+    const int judge = judge_in(v, f->judging.ballot);
+    return judge == v->rank ? is_awaited(v, f, rank) : judge == rank;
+}
+
+bool hly_judge_decides(hly_view_t *v, fault_t *f, bool late)
 {
     const int judge = judge_of(v, f);
     if (judge != v->rank) {
-        give(v, f, over);
+        vote(v, f);
         return false;
     }
     f->judging.answers = false;
     ask(v, f);
-    bool all = over || lap_of(v, f);
+    bool all = f->ready || lap_of(v, f);
     for (int r = 0; r < v->nranks && all; r++)
         all = !is_awaited(v, f, r);
     return late || ((all || has_proposed(f)) && is_taken(v, f));
 }
 
+static bool is_alone(hly_view_t *v, const fault_t *f)
+{
+    const uint64_t *spoke = f->sets + (size_t)HLY_SPOKE * hly_set_words(v->nranks);
+    for (size_t i = 0; i < hly_set_words(v->nranks); i++)
+        if (spoke[i])
+            return false;
+    return true;
+}
+
 /* Others wait for the judge twice as long (give): it may need as much time as it gives them for
- * their words, and then for what it proposes. */
+ * their votes, and then for what it proposes. */
 bool hly_judge_ends(hly_view_t *v, fault_t *f)
 {
     judging_t *j = &f->judging;
     const uint32_t lap = lap_of(v, f);
-    if (!is_possible(v->nranks) || !(f->slow || hly_judge_rules(v, f)) || lap >= LAPS)
+    if (lap >= LAPS || is_alone(v, f))
         return true;
     const int judge = judge_of(v, f);
     if (judge == v->rank && j->asked) {
@@ -256,8 +277,8 @@ bool hly_judge_ends(hly_view_t *v, fault_t *f)
         j->overdue = true;
     } else {
         if (lap)
-            j->spoke[judge / 64] &= ~(UINT64_C(1) << judge % 64);
-        follow(f, (lap + 1) * (uint32_t)v->nranks);
+            set_of(v, f, HLY_SPOKE)[judge / 64] &= ~(UINT64_C(1) << judge % 64);
+        follow(v, f, (lap + 1) * (uint32_t)v->nranks);
         j->overdue = true;
     }
     more_time(v, f, 1);
@@ -267,60 +288,49 @@ bool hly_judge_ends(hly_view_t *v, fault_t *f)
 void hly_judge_compare(hly_view_t *v, fault_t *f, const struct hly_failing_message *m,
                        const verdict_t *theirs)
 {
-    if (is_possible(v->nranks) && !m->is_round && m->alarm == HLY_WORD &&
-        m->edge == f->judging.ballot && theirs->stamp == f->verdict.stamp &&
+    if (m->alarm == HLY_VOTE && m->edge == f->judging.ballot && theirs->stamp == f->verdict.stamp &&
         !hly_verdict_better(theirs, &f->verdict) && !hly_verdict_better(&f->verdict, theirs))
-        add(f->judging.taken, m->from);
+        add(v, f, HLY_TOOK, m->from);
 }
 
 void hly_judge_heard(hly_view_t *v, fault_t *f, const struct hly_failing_message *m)
 {
     judging_t *j = &f->judging;
-    if (!is_possible(v->nranks))
-        return;
-    add(j->spoke, m->from);
-    if (m->is_round || m->edge / (uint32_t)v->nranks > LAPS)
+    add(v, f, HLY_SPOKE, m->from);
+    if (m->edge / (uint32_t)v->nranks > LAPS)
         return;
     const bool laps = m->edge >= (uint32_t)v->nranks;
     j->clocked |= m->alarm == HLY_BY_TIME || (m->alarm == HLY_JUDGE && laps);
-    if (m->alarm == HLY_WORD) {
+    if (m->alarm == HLY_VOTE) {
         if (m->edge > j->ballot && judge_in(v, m->edge) == v->rank)
-            follow(f, m->edge);
+            follow(v, f, m->edge);
         if (m->edge == j->ballot)
-            add(j->given, m->from);
+            add(v, f, HLY_VOTED, m->from);
     } else if (m->alarm == HLY_JUDGE && m->edge >= j->ballot &&
                (laps || m->edge == j->ballot || !is_linked(v, judge_in(v, j->ballot)))) {
-        follow(f, m->edge);
+        follow(v, f, m->edge);
         j->answers = true;
     }
 }
 
-/* Not to who has no link to this rank: it may have left, and the call would wait for it. */
-static void tell(hly_view_t *v, fault_t *f, int rank, const verdict_t *agreed)
+static bool is_power(uint32_t n)
 {
-    if (is_linked(v, rank) || (f && has(f->judging.given, rank) && !is_out(v, f, rank)))
-        hly_failing_tell(v, f, rank, agreed);
+    return !(n & (n - 1));
 }
 
-/* The lowest rank from this one on that is not out; or as many as there are. */
-static int next_living(hly_view_t *v, const fault_t *f, int from)
+/* The judge tells all, and who was told those that are 1, 2, 4, ... before and after it: if the
+ * judge dies, what one rank knows reaches all that live. One before this rank that has no link to
+ * it may have left, and the call would wait for a link. */
+void hly_failing_tell_all(hly_view_t *v, fault_t *f, const verdict_t *agreed)
 {
-    while (from < v->nranks && from != v->rank && is_out(v, f, from))
-        from++;
-    return from;
-}
-
-void hly_judge_tell(hly_view_t *v, fault_t *f, const verdict_t *agreed)
-{
-    if (!is_judged(v, f, agreed))
-        return;
-    const int judge = next_living(v, f, 0), next = next_living(v, f, judge + 1);
-    int last = next; /* the next ones, up to one that nobody calls dead */
-    while (f && last < v->nranks && last != v->rank && hly_held_is_gone(v, f, last))
-        last++;
-    const bool all = v->rank == judge || (v->rank >= next && v->rank <= last) ||
-                     (f && judge_in(v, f->judging.ballot) == v->rank);
-    for (int r = 0; r < v->nranks; r++)
-        if (all || (r >= next && r <= last))
-            tell(v, f, r, agreed);
+    const uint32_t n = (uint32_t)v->nranks;
+    const bool all = f && judge_in(v, f->judging.ballot) == v->rank;
+    for (uint32_t d = 1; d < n; d++) {
+        const int rank = (int)(((uint32_t)v->rank + d) % n);
+        const bool known = is_linked(v, rank) || agreed->cause == HLY_CAUSE_REVOKED ||
+                           (f && voted(v, f, rank) && !is_out(v, f, rank));
+        if (is_power(d) ? known || !hly_verdict_counts_out(agreed, rank)
+                        : known && (all || is_power(n - d)))
+            hly_failing_tell(v, f, rank, agreed);
+    }
 }

@@ -68,7 +68,7 @@ enum hly_alarm {
     HLY_ALARM_NEWS = 0,
     HLY_CONCLUDED =
         1,         /* this is agreed on; edge: 1 + the lowest rank known to be in the call, or 0 */
-    HLY_WORD = 2,  /* to the judge of ballot `edge`: what its sender holds */
+    HLY_VOTE = 2,  /* to the judge of ballot `edge`: the verdict that its sender holds */
     HLY_JUDGE = 3, /* the judge asks for that, and proposes its verdict, if it is stamped */
     HLY_BY_TIME = 4, /* of one to all: the clock ends this agreement */
     HLY_LEAVES = 5   /* of who leaves because its own call has failed */

@@ -2,7 +2,7 @@
 /*
  * agree.c - one rank's error becomes every rank's, with the same verdict: agree/failing.c says how.
  * Here are its events and its messages, and what a call has to do besides: it withdraws its
- * buffers before it enters the rounds, so no rank leaves while others write to it.
+ * buffers before it gives its word, so no rank leaves while others write to it.
  *
  * A rank may fail after others had all they need of it and have completed the call. So it also
  * alarms those to whom its plan still owes a message.
@@ -45,8 +45,8 @@ static void post(void *arg, int to, const struct hly_failing_message *m,
 {
     const struct hly_fault_view *at = arg;
     const bool has_call = at->request && m->alarm != HLY_CONCLUDED;
-    hly_control_send(at->comm, to, m->is_round ? HLY_ROUND : HLY_ALARM, at->is.sequence, m->edge,
-                     m->alarm, has_call ? &at->request->call : NULL, verdict, sizeof(*verdict));
+    hly_control_send(at->comm, to, HLY_ALARM, at->is.sequence, m->edge, m->alarm,
+                     has_call ? &at->request->call : NULL, verdict, sizeof(*verdict));
 }
 
 hly_view_t *hly_fault_view(struct hly_fault_view *at, halay_comm_t *comm, uint32_t sequence)
@@ -234,6 +234,8 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
         agree(comm, &v);
     else if (end == HLY_END_ALONE)
         hly_fault_break(comm, slot->sequence, &v);
+    else if (end == HLY_END_IN_STEP)
+        hly_failing_tell_all(hly_fault_view(&at, comm, slot->sequence), f, &v);
     const bool heard = comm->asks_for || (r->foreseen && comm->said);
     comm->said = comm->said || end != HLY_END_IN_STEP;
     r->failure = malloc(sizeof(*r->failure));
@@ -336,17 +338,17 @@ void hly_fault_others(halay_comm_t *comm, struct hly_slot *slot)
         hly_failing_lost(hly_fault_view(&at, comm, slot->sequence), slot->fault);
 }
 
-static struct hly_fault *fault_of(struct hly_slot *slot)
+static struct hly_fault *fault_of(const halay_comm_t *comm, struct hly_slot *slot)
 {
     if (!slot->fault)
-        slot->fault = calloc(1, sizeof(*slot->fault));
+        slot->fault = calloc(1, hly_failing_bytes(comm->nranks));
     return slot->fault;
 }
 
 void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *v)
 {
     struct hly_slot *slot = hly_comm_slot(comm, sequence);
-    if (!slot || slot->complete || !fault_of(slot))
+    if (!slot || slot->complete || !fault_of(comm, slot))
         return;
     struct hly_fault_view at;
     if (hly_failing_raise(hly_fault_view(&at, comm, sequence), slot->fault, v))
@@ -377,7 +379,7 @@ static void enter_late(halay_comm_t *comm, struct hly_slot *slot, bool stopped)
 static void end_too(halay_request_t *r)
 {
     struct hly_slot *slot = r->slot;
-    if (!fault_of(slot))
+    if (!fault_of(r->comm, slot))
         return;
     if (hly_failing_end_too(slot->fault, &r->comm->broken))
         hly_fault_progress(r->comm, slot);
@@ -419,7 +421,7 @@ void hly_fault_begin(halay_request_t *r)
 static void heard_of_call(halay_comm_t *comm, struct hly_slot *slot,
                           const struct hly_failing_message *m, const struct hly_verdict_wire *v)
 {
-    struct hly_fault *f = fault_of(slot);
+    struct hly_fault *f = fault_of(comm, slot);
     struct hly_fault_view at;
     if (!f)
         return;
@@ -458,8 +460,7 @@ static void help(halay_comm_t *comm, struct hly_slot *slot)
     struct hly_fault_view at;
     struct hly_verdict_wire v;
     if (hly_failing_help(hly_fault_view(&at, comm, slot->sequence), slot->fault,
-                         (int32_t)(slot->sequence - comm->oldest) <= 0,
-                         comm->oldest == comm->started, comm->broken.agreed, &v))
+                         (int32_t)(slot->sequence - comm->oldest) <= 0, comm->broken.agreed, &v))
         agree(comm, &v);
 }
 
@@ -498,7 +499,7 @@ static void enter_after(halay_comm_t *comm, struct hly_slot *slot,
                        &failure);
         raise_later(comm, slot->sequence, &mine);
     }
-    struct hly_fault *f = fault_of(slot);
+    struct hly_fault *f = fault_of(comm, slot);
     if (!f)
         return; /* the others wait until their time is up */
     struct hly_fault_view at;
@@ -509,8 +510,8 @@ static void enter_after(halay_comm_t *comm, struct hly_slot *slot,
 
 /*
  * This rank completed the call before it heard of the failure. It tells that ranks are out of step.
- * Its later calls fail, and while they do it takes part in the rounds: else it would pass on only
- * what it was told first, and two ranks that fail might end with different verdicts. What the
+ * Its later calls fail, and while they do it takes part in the agreement: else it would pass on
+ * only what it was told first, and two ranks that fail might end with different verdicts. What the
  * others agree on comes later (HLY_CONCLUDED).
  */
 static void heard_after(halay_comm_t *comm, struct hly_slot *slot,
@@ -553,8 +554,7 @@ void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
 void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
                      const struct hly_verdict_wire *v)
 {
-    const struct hly_failing_message m = {.is_round = h->kind == HLY_ROUND,
-                                          .in_call = h->signature != 0,
+    const struct hly_failing_message m = {.in_call = h->signature != 0,
                                           .from = (int)h->from,
                                           .edge = h->edge,
                                           .alarm = h->kind == HLY_ALARM ? (enum hly_alarm)h->cookie
@@ -564,6 +564,10 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
     struct hly_fault_view view;
     switch (hly_failing_sort(hly_fault_view(&view, comm, h->sequence), fault_at(comm, h->sequence),
                              &comm->broken, &m, v, !slot || slot->complete)) {
+    case HLY_HEARD_IN_STEP:
+        hly_failing_end_in_step(slot->fault, v);
+        hly_fault_progress(comm, slot);
+        break;
     case HLY_HEARD_AGREED:
         hly_fault_concluded(comm, v);
         break;
@@ -617,7 +621,8 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
     if (f->verdict.of && f->verdict.of != (uint64_t)slot->sequence + 1)
         return;
     hly_view_t *view = hly_fault_view(&at, comm, slot->sequence);
-    for (uint32_t k = 0; k < hly_failing_rounds(comm->nranks) && v.cause != HLY_CAUSE_ABSENT; k++) {
+    for (uint32_t k = 0; k < hly_failing_neighbours(comm->nranks) && v.cause != HLY_CAUSE_ABSENT;
+         k++) {
         const int from = hly_failing_from(view, k);
         const bool waits = hly_patience_is_elsewhere(comm, slot->sequence, from);
         if (!hly_failing_is_silent(view, f, k) || (v.cause && waits))

@@ -269,7 +269,7 @@ void hly_fault_runs_on(halay_comm_t *comm, const struct hly_slot *slot)
     const halay_request_t *r = slot->request;
     const struct hly_fault *f = slot->fault;
     struct hly_verdict_wire v;
-    if (!r->device->runs_on || f->started || f->final || f->verdict.cause == HLY_CAUSE_DEVICE)
+    if (!r->device->runs_on || f->ready || f->final || f->verdict.cause == HLY_CAUSE_DEVICE)
         return;
     hly_verdict_init(&v, comm, HLY_CAUSE_DEVICE, HALAY_EDEVICE, comm->rank);
     v.call = r->call.desc;

@@ -20,7 +20,7 @@ void hly_fault_break(halay_comm_t *comm, uint32_t sequence, const struct hly_ver
 void hly_fault_begin(halay_request_t *request);
 /* A message, target or piece of work of a failing call has ended: goes on with the agreement. */
 void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot);
-/* An ALARM or ROUND has come. */
+/* An ALARM has come. */
 void hly_fault_heard(halay_comm_t *comm, const struct hly_header *header,
                      const struct hly_verdict_wire *verdict);
 /* The ranks have agreed on this verdict. */
@@ -52,7 +52,7 @@ void hly_fault_misfit(halay_request_t *request, uint32_t step, const struct hly_
                       uint64_t mine, uint64_t theirs);
 /* A message of this call is lost: there was no memory. */
 void hly_fault_unkept(halay_comm_t *comm, uint32_t sequence);
-/* An ALARM, ROUND or REVOKE message has come. */
+/* An ALARM or REVOKE message has come. */
 void hly_fault_verdict(halay_comm_t *comm, const struct hly_header *header,
                        const struct hly_verdict_wire *verdict);
 /* The build of this world rank differs; or, same_build, its settings do. */

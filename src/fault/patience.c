@@ -41,7 +41,7 @@ static uint64_t measure(const struct waiting *w)
         if (r->run.state[i] == HLY_STARTED && hly_step(r, i)->kind == HALAY_STEP_RECV)
             sum += r->run.step[i].arrived;
     if (r->slot->fault)
-        sum += (uint64_t)r->slot->fault->round * 1009;
+        sum += (uint64_t)r->slot->fault->judging.ballot * 1009;
     return sum;
 }
 
@@ -68,10 +68,12 @@ static void await_all(struct hly_patience *p, const struct waiting *w)
     const bool fails = r->state == HLY_FAILING;
     struct hly_fault_view at;
     hly_view_t *v = hly_fault_view(&at, w->comm, r->sequence);
-    for (uint32_t k = fails && f->started ? f->round : UINT32_MAX;
-         k < hly_failing_rounds(comm->nranks); k++)
-        if (!hly_held_is_gone(v, f, hly_failing_from(v, k)))
+    for (uint32_t k = 0; fails && k < hly_failing_neighbours(comm->nranks); k++)
+        if (hly_failing_is_silent(v, f, k)) /* it may be called absent */
             await(p, comm, hly_failing_from(v, k));
+    for (int rank = 0; fails && f->ready && rank < comm->nranks; rank++)
+        if (hly_judge_awaits(v, f, rank) && !hly_held_is_gone(v, f, rank))
+            await(p, comm, rank);
     if (!r->run.ran || (fails && hly_link_empty(&r->flying) && !r->targets))
         return;
     for (uint32_t i = 0; i < r->plan->nsteps; i++)

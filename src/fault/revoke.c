@@ -28,16 +28,10 @@ void hly_fault_inherit(const halay_comm_t *parent, halay_comm_t *comm)
 
 void hly_fault_revoked(halay_comm_t *comm)
 {
-    const struct hly_verdict_wire *v = &comm->broken.by;
     for (struct hly_link *l = comm->pairs.next; l != &comm->pairs; l = l->next)
         hly_fault_inherit(comm, HLY_OF(l, halay_comm_t, pair_link));
     if (comm->inner)
         hly_fault_inherit(comm, comm->inner);
-    /* Against the direction of agree.c: whom dead ranks cut off from one side hears it from the
-     * other. */
-    struct hly_fault_view at;
-    for (uint32_t k = 0; k < hly_failing_rounds(comm->nranks); k++)
-        hly_fault_say(comm, hly_failing_from(hly_fault_view(&at, comm, comm->oldest), k), v);
 }
 
 /* Which of its ranks this one knows to have failed, and why; or nothing. The newest communicator

@@ -328,7 +328,7 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
         }
     } else if (h->kind == HLY_INVITE) {
         match_invitation(comm, h, data, bytes);
-    } else if (h->kind == HLY_ALARM || h->kind == HLY_ROUND || h->kind == HLY_REVOKE) {
+    } else if (h->kind == HLY_ALARM || h->kind == HLY_REVOKE) {
         match_verdict(comm, h, data, bytes);
     } else if (slot && !slot->complete) {
         match_call(comm, slot, h, data, bytes, peer);

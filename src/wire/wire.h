@@ -26,7 +26,6 @@ enum hly_kind {
     HLY_READY,  /* receiver -> sender: where the edge's message goes (struct hly_ready) */
     HLY_PIECE,  /* bytes [offset, ...) for the target `cookie` */
     HLY_ALARM,  /* this call has failed: struct hly_verdict_wire. See fault/agree.c */
-    HLY_ROUND,  /* round `edge` of the agreement on the verdict */
     HLY_REVOKE, /* receiver -> sender: stop writing to the target `cookie`, and say when you have */
     HLY_REVOKED, /* sender -> receiver: nothing is written to the target `cookie` any more */
     HLY_DOUBT,   /* a call has waited for you for long: compare it with yours */

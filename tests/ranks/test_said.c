@@ -17,12 +17,12 @@ static void meet(struct rank *r)
 }
 
 /* As if rank 1 had sent it. */
-static void say(struct rank *r, const struct hly_verdict_wire *v, int kind)
+static void say(struct rank *r, const struct hly_verdict_wire *v)
 {
     const struct hly_header h = {.comm = r->world->id,
                                  .sequence = r->world->next_sequence - 1,
                                  .from = 1,
-                                 .kind = (uint16_t)kind};
+                                 .kind = HLY_ALARM};
     char message[sizeof(h) + sizeof(*v)];
     const halay_event_t event = {.kind = HALAY_EVENT_MESSAGE,
                                  .peer = hly_peer_id(r->context, 1),
@@ -36,7 +36,7 @@ static void say(struct rank *r, const struct hly_verdict_wire *v, int kind)
     hly_unlock(r->context);
 }
 
-static void one(struct rank *r, const struct hly_verdict_wire *v, int kind, bool right)
+static void one(struct rank *r, const struct hly_verdict_wire *v, bool right)
 {
     halay_verdict_t verdict = {.size = sizeof(verdict)};
     halay_request_t *request;
@@ -45,7 +45,7 @@ static void one(struct rank *r, const struct hly_verdict_wire *v, int kind, bool
     meet(r);
     if (r->rank == 0) {
         CHECK(!halay_iallreduce(&x, &sum, 1, HALAY_INT64, HALAY_SUM, r->world, &request), "post");
-        say(r, v, kind);
+        say(r, v);
     }
     meet(r);
     if (r->rank) { /* it hears first: else the call could be good here */
@@ -65,36 +65,32 @@ static void all(struct rank *r)
 {
     const struct hly_verdict_wire good = {
         .cause = HLY_CAUSE_ARGUMENT, .code = HALAY_EINVAL, .rank = 1, .other = -1};
-    static const int kinds[] = {HLY_ALARM, HLY_ROUND};
     static const int ranks[] = {-2, 2, 1 << 20, INT32_MAX, INT32_MIN};
-    for (int k = 0; k < 2; k++) {
-        struct hly_verdict_wire v = good;
-        one(r, &v, kinds[k], true);
-        for (int i = 0; i < 5; i++) {
-            v = good;
-            v.rank = ranks[i];
-            one(r, &v, kinds[k], false);
-            v = good;
-            v.other = ranks[i];
-            one(r, &v, kinds[k], false);
-        }
-        for (uint32_t cause = 0; cause < 300; cause += 99) {
-            v = good;
-            v.cause = cause;
-            one(r, &v, kinds[k], false);
-        }
-        for (int i = 0; i < 4; i++) {
-            static const uint64_t since[] = {1000, (uint64_t)1 << 31, (uint64_t)1 << 40,
-                                             UINT64_MAX};
-            v = good;
-            v.of = since[i];
-            one(r, &v, kinds[k], false);
-        }
-        for (int code = 0; code < 2; code++) { /* they would be no error */
-            v = good;
-            v.code = code;
-            one(r, &v, kinds[k], false);
-        }
+    struct hly_verdict_wire v = good;
+    one(r, &v, true);
+    for (int i = 0; i < 5; i++) {
+        v = good;
+        v.rank = ranks[i];
+        one(r, &v, false);
+        v = good;
+        v.other = ranks[i];
+        one(r, &v, false);
+    }
+    for (uint32_t cause = 0; cause < 300; cause += 99) {
+        v = good;
+        v.cause = cause;
+        one(r, &v, false);
+    }
+    for (int i = 0; i < 4; i++) {
+        static const uint64_t since[] = {1000, (uint64_t)1 << 31, (uint64_t)1 << 40, UINT64_MAX};
+        v = good;
+        v.of = since[i];
+        one(r, &v, false);
+    }
+    for (int code = 0; code < 2; code++) { /* they would be no error */
+        v = good;
+        v.code = code;
+        one(r, &v, false);
     }
 }
 

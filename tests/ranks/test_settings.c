@@ -108,7 +108,7 @@ static int curt_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const v
     memcpy(&h, header, sizeof(h));
     if (is_curt && h.kind == HLY_HELLO)
         header_bytes -= 16;
-    if (is_curt && (h.kind == HLY_ALARM || h.kind == HLY_ROUND))
+    if (is_curt && h.kind == HLY_ALARM)
         bytes -= 8;
     return under->send(t, ep, tag, header, header_bytes, payload, bytes, cookie);
 }

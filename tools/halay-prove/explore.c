@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "seen.h"
 
@@ -206,11 +207,12 @@ const char *hly_explore_tell(const hly_explored_t *kind, const void *start, cons
     const char *complaint = hly_explore_play(kind, start, trace, world);
     const bool whole = trace->n >= n;
     free(trace);
-    return complaint ? complaint : whole ? NULL : "the run cannot happen";
+    return complaint ? complaint : whole ? NULL : HLY_NO_SUCH_RUN;
 }
 
 bool hly_explore_told(const char *name, const char *sound, const char *damaged)
 {
-    printf("%s: %s\n", name, sound ? sound : damaged ? "all is well" : "the damage is not seen");
-    return !sound && damaged;
+    const bool seen = damaged && strcmp(damaged, HLY_NO_SUCH_RUN) != 0;
+    printf("%s: %s\n", name, sound ? sound : seen ? "all is well" : "the damage is not seen");
+    return !sound && seen;
 }

@@ -56,6 +56,7 @@ void hly_explore_shorten(const hly_explored_t *kind, const void *start, hly_trac
 
 /* A run that is known: what happens to which one, and from which one ("c0 h10"). Returns what is
  * wrong with it; NULL: all is well. `world`: room for one. */
+#define HLY_NO_SUCH_RUN "the run cannot happen"
 const char *hly_explore_tell(const hly_explored_t *kind, const void *start, const char *events,
                              void *world);
 /* Prints it. True: it ends well, and does not with its damage. */

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copies of src/agree/held.c, judge.c, failing.c and course.c, each with one place damaged: the exploration has to refuse all of
 # them. They are added to DAMAGED (agree_damages.cmake). A text that is not there exactly once is an error, so that the
-# list keeps up with the source.
+# list keeps up with the source. Two guards are not in it, since no run differs without them: a rank's own failure does not
+# change its vote (whoever was told of the conclusion passes it on), and who asks after the conclusion is told (the same).
 set(verdict_text "")
 foreach(part held judge failing course)
   set(verdict_source ${PROJECT_SOURCE_DIR}/src/agree/${part}.c)
@@ -40,23 +41,23 @@ const hly_failing_ops_t hly_damaged_verdict_${verdict_number} = {\"${what}\", HL
 endmacro()
 
 damage_verdict("the better verdict is not taken" "!hly_verdict_better(t, &f->verdict))" "true)")
-damage_verdict("no round is sent" "    if (!f->started && rounds)" "    if (false)")
-damage_verdict("no round is waited for" "((f->heard >> f->round & 1) ||" "(true ||")
+damage_verdict("no vote is sent" "    if (j->answers || (due &&" "    if (j->answers || (false &&")
+damage_verdict("that all are in step is not told" "v->made && !f->final ? HLY_HEARD_IN_STEP" "false ? HLY_HEARD_IN_STEP")
+damage_verdict("one that is absent is in step" "if (r != v->rank && !voted(v, f, r))" "if (false)")
 damage_verdict("no clock after a death" "    if (!slow || (f->slow && !known))" "    if (true)")
 damage_verdict("no look at the clock" "    f->looks += v->now_ns >= f->deadline_ns;\n    return name;" "    return name;")
 
 damage_verdict("what has come is not read first" "return !now->late && now->unread ?" "return false ?")
-damage_verdict("the end waits for no round" "if (!now->late && !hly_failing_is_decided(v, f, over))" "if (false)")
+damage_verdict("the end waits for no vote" "if (!now->late && !hly_failing_is_decided(v, f, over))" "if (false)")
 damage_verdict("late ranks wait on" "if (!now->late && !hly_failing_is_decided(v, f, over))" "if (!hly_failing_is_decided(v, f, over))")
 damage_verdict("out of step, and not said" "        verdict->of = (uint64_t)v->sequence + 1;\n    /* If" "        verdict->of = 0;\n    /* If")
 damage_verdict("what is agreed on is not taken" "    f->verdict = b->by;" "    ;")
-damage_verdict("the clock ends it for each rank" "lap >= LAPS)" "true)")
+damage_verdict("the clock ends it for each rank" "lap >= LAPS ||" "true ||")
 damage_verdict("what is proposed is not taken" "mine : theirs->stamp <= f->verdict.stamp" "mine : true")
 damage_verdict("no verdict is proposed" "taken && (whole || has_proposed(f))" "true")
-damage_verdict("who may live and has no word does not count" "taken && (whole || has_proposed(f))" "taken")
-damage_verdict("the judge waits for no word" "        all = !is_awaited(v, f, r);" "        all = true;")
-damage_verdict("who was stopped and speaks is not asked" "           (has(f->judging.spoke, rank) || !hly_verdict_stops(&f->verdict, rank));" "           !hly_verdict_stops(&f->verdict, rank);")
-damage_verdict("who asks is not told" "m->is_round ? HLY_HEARD_NOTHING : HLY_HEARD_QUESTION" "HLY_HEARD_NOTHING")
+damage_verdict("who may live and has not voted does not count" "taken && (whole || has_proposed(f))" "taken")
+damage_verdict("the judge waits for no vote" "        all = !is_awaited(v, f, r);" "        all = true;")
+damage_verdict("who was stopped and speaks is not asked" "           (spoke(v, f, rank) || !hly_verdict_stops(&f->verdict, rank));" "           !hly_verdict_stops(&f->verdict, rank);")
 
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/verdicts.c @ONLY CONTENT
   "#include \"verdict_explore.h\"

@@ -84,14 +84,13 @@ static uint64_t mix_fault(uint64_t hash, const hly_call_world_t *w, const struct
     const struct hly_judging *j = &f->judging;
     const hly_short_t verdict = hly_shorten(&f->verdict), firm = hly_shorten(&f->firm);
     hash = mix_short(mix_short(hash, &verdict), &firm);
-    hash = hly_seen_mix(hash, f->entered | f->slow << 1 | f->started << 2 | f->final << 3 |
+    hash = hly_seen_mix(hash, f->entered | f->slow << 1 | f->ready << 2 | f->final << 3 |
                                   f->after << 4 | j->probed << 5 | j->asked << 6 | j->answers << 7 |
-                                  (uint64_t)j->overdue << 41 | (uint64_t)f->round << 8 |
-                                  (uint64_t)f->heard << 16 | (uint64_t)f->alarmed << 24 |
-                                  (uint64_t)f->looks << 32 | (uint64_t)j->clocked << 40 |
-                                  (uint64_t)j->ballot << 48);
-    hash = hly_seen_mix(hash, (uint64_t)(uint8_t)j->warned | (uint64_t)(uint8_t)j->word << 8 |
-                                  j->given[0] << 32 | j->taken[0] << 40 | j->spoke[0] << 48);
+                                  (uint64_t)j->overdue << 41 | (uint64_t)f->looks << 32 |
+                                  (uint64_t)j->clocked << 40 | (uint64_t)j->ballot << 48);
+    hash = hly_seen_mix(hash, (uint64_t)(uint8_t)j->warned | (uint64_t)(uint8_t)j->voted << 8 |
+                                  f->sets[HLY_VOTED] << 32 | f->sets[HLY_TOOK] << 40 |
+                                  f->sets[HLY_SPOKE] << 48);
     return hly_seen_mix(hly_seen_mix(hash, until(w, f->deadline_ns)), until(w, f->absent_ns));
 }
 
@@ -102,6 +101,7 @@ uint64_t hly_call_world_hash(const void *world)
     uint64_t hash =
         hly_seen_mix(1, w->dead | (uint64_t)w->stopped << 8 | (uint64_t)w->was_stopped << 16 |
                             (uint64_t)w->was_away << 24 | (uint64_t)w->nrefused << 32);
+    hash = w->dead | w->was_stopped | w->was_away ? hash : mix_short(hash, &w->best);
     for (uint32_t r = 0; r < w->nranks; r++) {
         const hly_caller_t *c = &w->ranks[r];
         hash = hly_seen_mix(hash, c->phase | (uint64_t)c->data << 8 | (uint64_t)c->known << 16 |

@@ -14,7 +14,7 @@
 
 #define LATE_SHARE 8
 
-enum { SEQUENCE = 5, DATA = 0, ALARM, ROUND };
+enum { SEQUENCE = 5, DATA = 0, ALARM };
 
 const hly_failing_ops_t hly_sound_verdicts = {"src/agree", HLY_FAILING_OPS};
 
@@ -80,20 +80,20 @@ static void put(hly_call_world_t *w, const hly_letter_t *letter)
     w->letters[w->nletters++] = *letter;
 }
 
-static const char *const alarms[] = {"ALARM", "CONCLUDED", "WORD", "JUDGE", "BY_TIME", "LEAVES"};
+static const char *const alarms[] = {"ALARM", "CONCLUDED", "VOTE", "JUDGE", "BY_TIME", "LEAVES"};
 
 static void post(void *arg, int to, const struct hly_failing_message *m,
                  const struct hly_verdict_wire *v)
 {
     const sight_t *s = arg;
     if (s->w->loud) {
-        printf(" -> %s to %d:", m->is_round ? "ROUND" : alarms[m->alarm], to);
+        printf(" -> %s to %d:", alarms[m->alarm], to);
         const hly_short_t told = hly_shorten(v);
         hly_print_short(&told);
     }
     put(s->w, &(hly_letter_t){.from = (uint8_t)s->rank,
                               .to = (uint8_t)to,
-                              .kind = m->is_round ? ROUND : ALARM,
+                              .kind = ALARM,
                               .alarm = (uint8_t)m->alarm,
                               .edge = (uint8_t)m->edge,
                               .in_call = m->in_call,
@@ -195,11 +195,17 @@ static void check_end(hly_call_world_t *w, uint32_t r)
         printf(" = ends with");
         hly_print_short(&c->result);
     }
+    if (!(w->dead | w->was_stopped | w->was_away) && !is_same(&w->best, &c->result)) {
+        w->complaint = "the verdict is not the best one that a rank has found";
+    }
     for (uint32_t x = 0; x < w->nranks; x++) {
         const hly_caller_t *other = &w->ranks[x];
         if (!(w->dead & bit(x)) && other->phase == HLY_ENDED &&
             !is_same(&other->result, &c->result)) {
             w->complaint = "two ranks end with different verdicts";
+        }
+        if (!(w->dead & bit(x)) && other->phase == HLY_OUT && !c->result.of) {
+            w->complaint = "a rank that has not made the call is taken to be in step";
         }
     }
 }
@@ -215,11 +221,13 @@ static void conclude(hly_call_world_t *w, uint32_t r)
         agree(w, r, &v);
     } else if (end == HLY_END_ALONE) {
         note_broken(c, &v);
+    } else if (end == HLY_END_IN_STEP) {
+        w->ops->tell_all(view_of(&s, w, r), &c->fault, &v);
     }
     c->result = hly_bare(&v);
     c->phase = HLY_ENDED;
     c->has_fault = false;
-    memset(&c->fault, 0, sizeof c->fault);
+    memset(c->fault_bytes, 0, sizeof c->fault_bytes);
     check_end(w, r);
 }
 
@@ -266,6 +274,10 @@ static void raise(hly_call_world_t *w, uint32_t r, const struct hly_verdict_wire
     sight_t s;
     if (c->phase == HLY_ENDED || c->phase == HLY_WELL) {
         return;
+    }
+    const struct hly_verdict_wire best = hly_whole(&w->best);
+    if (!best.cause || hly_verdict_better(v, &best)) {
+        w->best = hly_bare(v);
     }
     if (w->ops->raise(view_of(&s, w, r), fault_of(c), v)) {
         enter(w, r);
@@ -322,7 +334,7 @@ static void help(hly_call_world_t *w, uint32_t r)
     if (c->listens && is_under_way(w, -1, r)) {
         return; /* first it reads what has come */
     }
-    if (outlives(c) && w->ops->help(view_of(&s, w, r), &c->fault, true, true, c->agreed, &v)) {
+    if (outlives(c) && w->ops->help(view_of(&s, w, r), &c->fault, true, c->agreed, &v)) {
         agree(w, r, &v);
     }
 }
@@ -360,17 +372,18 @@ static void concluded(hly_call_world_t *w, uint32_t r, const struct hly_verdict_
 static void hear_verdict(hly_call_world_t *w, uint32_t r, const hly_letter_t *l)
 {
     hly_caller_t *c = &w->ranks[r];
-    const struct hly_failing_message m = {.is_round = l->kind == ROUND,
-                                          .in_call = l->in_call,
-                                          .from = l->from,
-                                          .edge = l->edge,
-                                          .alarm = (enum hly_alarm)l->alarm};
+    const struct hly_failing_message m = {
+        .in_call = l->in_call, .from = l->from, .edge = l->edge, .alarm = (enum hly_alarm)l->alarm};
     const struct hly_verdict_wire v = hly_whole(&l->verdict);
     const struct hly_broken b = broken_of(c);
     struct hly_fault *f = c->has_fault ? &c->fault : NULL;
     sight_t s;
     hly_view_t *view = view_of(&s, w, r);
     switch (w->ops->sort(view, f, &b, &m, &v, c->phase == HLY_WELL || c->phase == HLY_ENDED)) {
+    case HLY_HEARD_IN_STEP:
+        w->ops->end_in_step(f, &v);
+        progress(w, r);
+        break;
     case HLY_HEARD_AGREED:
         concluded(w, r, &v);
         break;
@@ -443,7 +456,7 @@ static void hear(hly_call_world_t *w, uint32_t r, uint32_t from)
         return;
     }
     if (w->loud) {
-        printf(" %s", l.kind == DATA ? "data" : l.kind == ROUND ? "ROUND" : alarms[l.alarm]);
+        printf(" %s", l.kind == DATA ? "data" : alarms[l.alarm]);
         if (l.kind != DATA) {
             hly_print_short(&l.verdict);
         }
@@ -484,7 +497,7 @@ static void name_the_absent(hly_call_world_t *w, uint32_t r)
     struct hly_fault *f = &c->fault;
     sight_t s;
     hly_view_t *v = view_of(&s, w, r);
-    for (uint32_t k = 0; k < hly_failing_rounds((int)w->nranks); k++) {
+    for (uint32_t k = 0; k < hly_failing_neighbours((int)w->nranks); k++) {
         if ((!f->verdict.of || f->verdict.of == SEQUENCE + 1) && w->ops->is_silent(v, f, k)) {
             struct hly_verdict_wire absent = verdict(HLY_CAUSE_ABSENT, hly_failing_from(v, k), 0);
             w->ops->name_absent(v, f, &absent);
@@ -548,8 +561,7 @@ static uint64_t timer_of(const hly_call_world_t *w, uint32_t r)
         return c->started_ns + HLY_CALL_DEADLINE_NS;
     }
     uint64_t due = f->deadline_ns;
-    if (f->slow && !f->final && f->round < hly_failing_rounds((int)w->nranks) &&
-        f->absent_ns < due) {
+    if (f->slow && !f->final && f->absent_ns < due) {
         due = f->absent_ns;
     }
     if (!f->slow && !f->final && c->started_ns + HLY_CALL_DEADLINE_NS < due) {
@@ -629,7 +641,7 @@ static bool is_idle(const hly_call_world_t *w, const hly_letter_t *l)
         return to->phase > HLY_IN;
     }
     if (to->agreed) {
-        return l->kind == ROUND || concluded || is_told(w, l->from);
+        return concluded || is_told(w, l->from);
     }
     return to->phase == HLY_ENDED && !concluded;
 }
@@ -650,7 +662,7 @@ static void forget(hly_call_world_t *w)
             c->data = 0;
         }
         if (is_told(w, r)) {
-            memset(&c->fault, 0, sizeof c->fault);
+            memset(c->fault_bytes, 0, sizeof c->fault_bytes);
             c->has_fault = c->listens = false;
             c->known = w->dead;
         }

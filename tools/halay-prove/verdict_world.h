@@ -36,9 +36,10 @@ typedef struct hly_failing_ops {
     bool (*is_late)(hly_view_t *, struct hly_fault *, const struct hly_broken *);
     enum hly_course (*go_on)(hly_view_t *, struct hly_fault *, const struct hly_broken *,
                              const struct hly_failing_now *);
-    bool (*help)(hly_view_t *, struct hly_fault *, bool, bool, bool, struct hly_verdict_wire *);
+    bool (*help)(hly_view_t *, struct hly_fault *, bool, bool, struct hly_verdict_wire *);
     enum hly_end (*end)(hly_view_t *, struct hly_fault *, struct hly_broken *,
                         struct hly_verdict_wire *);
+    void (*end_in_step)(struct hly_fault *, const struct hly_verdict_wire *);
     void (*tell)(hly_view_t *, struct hly_fault *, int, const struct hly_verdict_wire *);
     void (*tell_all)(hly_view_t *, struct hly_fault *, const struct hly_verdict_wire *);
     bool (*adopt)(hly_view_t *, struct hly_fault *, const struct hly_verdict_wire *);
@@ -49,7 +50,8 @@ typedef struct hly_failing_ops {
         hly_failing_heard, hly_failing_heard_after, hly_failing_lost, hly_failing_blames,          \
         hly_failing_look, hly_failing_look_alone, hly_failing_is_silent, hly_failing_name,         \
         hly_failing_end_too, hly_failing_is_late, hly_failing_go_on, hly_failing_help,             \
-        hly_failing_end, hly_failing_tell, hly_failing_tell_all, hly_held_adopt
+        hly_failing_end, hly_failing_end_in_step, hly_failing_tell, hly_failing_tell_all,          \
+        hly_held_adopt
 
 extern const hly_failing_ops_t hly_sound_verdicts;
 
@@ -89,7 +91,10 @@ typedef struct hly_caller { /* a rank */
     bool has_fault, settled, broken, agreed, listens, asked;
     uint64_t started_ns;
     hly_short_t broken_by, result;
-    struct hly_fault fault;
+    union {
+        struct hly_fault fault;
+        uint8_t fault_bytes[sizeof(struct hly_fault) + HLY_FAILING_SETS * sizeof(uint64_t)];
+    };
 } hly_caller_t;
 
 typedef struct hly_call_world {
@@ -100,6 +105,7 @@ typedef struct hly_call_world {
     bool loud;
     uint64_t now_ns;
     const char *complaint; /* what has gone wrong, or NULL */
+    hly_short_t best;      /* of what ranks have found themselves */
     hly_caller_t ranks[HLY_CALL_RANKS];
     hly_letter_t letters[HLY_CALL_FLIGHTS];
 } hly_call_world_t;
