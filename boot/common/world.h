@@ -25,8 +25,8 @@ struct hly_boot_lost { /* ranks of the last epoch; first > last: none */
 
 /*
  * A place is the slot of one process, from its start to its end:
- *   FREE -> STARTED -> ASKING <-> IN -> ENDED, from each of them to ENDED ASKING: its hello has
- *   come, and it waits for an answer. IN: it has got the table of `epoch`.
+ *   FREE -> STARTED -> ASKING <-> IN -> ENDED, from each of them to ENDED
+ * ASKING: its hello has come, and it waits for an answer. IN: it has got the table of `epoch`.
  */
 enum hly_place_state {
     HLY_PLACE_FREE = 0,
