@@ -24,7 +24,8 @@ extern "C" {
 #define HALAY_BOOT_ABI 4
 
 /* A plug-in logs through this function. level: 0 error, 1 warning, 2 info, 3 trace. HALAY_LOG_TOLD
- * is an error that another rank logs: it goes to config->error, but not to this rank's log. text
+ * is an error that another rank logs: it goes to config->error, and to this
+ * rank's log as info. text
  * has no newline. */
 typedef void (*halay_log_fn)(void *arg, int level, const char *text);
 enum { HALAY_LOG_TOLD = 4 };
