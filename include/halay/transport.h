@@ -15,7 +15,7 @@
  *
  * A transport is one folder with one `const` table and no other global symbol. The same table is
  * linked in, or loaded from a plug-in as the symbol `halay_transport_v7_<name>`. The ABI number is
- * in the name, so that a stale plug-in is not found instead of crashing.
+ * in the name, so that the loader does not find a stale plug-in.
  */
 #ifndef HALAY_TRANSPORT_H
 #define HALAY_TRANSPORT_H
@@ -50,10 +50,9 @@ enum {
     /* both ends share a cache: a long payload is fastest as a pipeline of eager messages */
     HALAY_CAN_CACHE = 1u << 4,
     HALAY_CAN_LEND = 1u << 5, /* alloc_mem; sends from such memory need no copy */
-    HALAY_CAN_DEVICE =
-        /* register_mem takes memory of a device, and put reads and writes it without the
-         * processor; register_mem refuses devices that it cannot reach */
-    1u << 6,
+    /* register_mem takes memory of a device, and put reads and writes it without the processor;
+     * register_mem refuses devices that it cannot reach */
+    HALAY_CAN_DEVICE = 1u << 6,
     HALAY_CAN_WATCH = 1u << 7 /* connect takes the peer's process; when it ends, FAILED comes */
 };
 
