@@ -21,7 +21,7 @@
 #define HLY_CIRCLE_ABORT_NS  100000000ull /* how long abort() may take */
 #define HLY_CIRCLE_CLOSE_NS  200000000ull
 #define HLY_CIRCLE_RETIRE_NS 100000000ull /* how long launches of a retired circle may go on */
-/* And at least so many checks, a millisecond apart or more: a rank that was not scheduled, or whose
+/* And at least so many checks, a millisecond apart or more. A rank that was not scheduled, or whose
  * device was busy, may not have noticed yet that a launch has ended. */
 #define HLY_CIRCLE_LOOKS 64
 

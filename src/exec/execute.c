@@ -240,7 +240,7 @@ static inline bool walk_segment(halay_request_t *r)
 static void start_next(halay_request_t *r);
 
 /*
- * May the next call start? A confirmed call after relaxed ones waits for all older calls: its
+ * May the next call start? A confirmed call after relaxed ones waits for all older calls. Its
  * messages tell the other ranks that those have ended here, and one of them may yet fail.
  */
 static inline bool has_room(const halay_comm_t *comm, const halay_request_t *r)

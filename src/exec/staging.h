@@ -40,9 +40,9 @@ struct hly_staging {
 bool hly_is_direct(const halay_comm_t *comm, const halay_plan_t *plan, const struct hly_call *call,
                    const struct hly_device *device);
 /* Is a call in memory of this device staged? It is not if it has no messages, or if transports
- * reach the memory; unless it has a user's operation or scales, which the device need not know.
- * Plans with group steps are not staged: selection picks only those whose messages carry other
- * memory. */
+ * reach the memory. It is in any case if it scales or has a user's operation, which the device need
+ * not know. Plans with group steps are not staged: selection picks only those whose messages carry
+ * other memory. */
 static inline bool hly_is_staged(const halay_comm_t *comm, const struct hly_call *call,
                                  const struct hly_plan *plan, const struct hly_device *device)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * work.c - the work that a device does for a call: the reductions and copies of its plan; before
- * the plan the scaling of the input, after it the division, scaling or copying of the result. A
- * device may finish late, so all work is asynchronous.
+ * work.c - the work that a device does for a call. That is the reductions and copies of its plan.
+ * Before the plan it scales the input; after it, it divides, scales or copies the result. A device
+ * may finish late, so all work is asynchronous.
  *
  * A call ends only when no device touches its memory. So Halay stops overdue work, which takes a
  * bounded time. A device that cannot stop is lost: Halay launches nothing more on it, and does not

@@ -25,7 +25,7 @@ int hly_work_before(halay_request_t *request);
 /* After the plan: division, scaling, the copy of a result out of scratch, its copy to the device.
  * HALAY_OK: all of this is done. */
 int hly_work_result(halay_request_t *request);
-/* For a call that has returned to the program: the device's last work for it may itself open the
+/* For a call that has returned to the program. The device's last work for it may itself open the
  * stream's gate, so the stream goes on without the processor. Leaves *at as it is if there is no
  * gate. */
 void hly_work_gate(halay_request_t *request, uint64_t *at, uint64_t *value);

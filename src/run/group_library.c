@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * group_library.c - the ranks of a communicator agree which library does their group steps: NCCL or
- * Halay's own kernels, both of which a context opens by itself (docs/decisions/group-steps.md#0061,
- * 0069). At its first call in a GPU's memory each rank starts an allgather on a hidden
- * communicator, and does not wait for it. It says which NCCL it has, on which GPU, which ranks its
- * own kernels reach, and the number of that call. If all have the same NCCL, and no two ranks of a
- * node share a GPU, all use NCCL. Otherwise they use Halay's kernels, if the ranks of each node
- * reach one another. Group steps begin HLY_NCCL_AFTER calls after the latest of these numbers, if
- * some node has two ranks. A rank that gets to that call before the allgather has ended waits for
- * it until the communicator's deadline. Then the call fails, and its verdict names the rank that
- * has not answered.
+ * Halay's own kernels (docs/decisions/group-steps.md#0061, 0069). A context opens both by itself.
+ * At its first call in a GPU's memory each rank starts an allgather on a hidden communicator, and
+ * does not wait for it. It says which NCCL it has, on which GPU, which ranks its own kernels reach,
+ * and the number of that call. If all have the same NCCL, and no two ranks of a node share a GPU,
+ * all use NCCL. Otherwise they use Halay's kernels, if the ranks of each node reach one another.
+ * Group steps begin HLY_NCCL_AFTER calls after the latest of these numbers, if some node has two
+ * ranks. A rank that gets to that call before the allgather has ended waits for it until the
+ * communicator's deadline. Then the call fails, and its verdict names the rank that has not
+ * answered.
  */
 #include "run/group_library.h"
 

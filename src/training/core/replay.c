@@ -3,11 +3,11 @@
  * replay.c - runs a programme's groups in its order, without asking anyone;
  * docs/decisions/training.md#0019.
  *
- * The rule that keeps ranks together: a rank launches group s only if s is less than a window ahead
- * of the results so far, none of which was void. So no rank can have launched more than a window of
- * groups after the first void one. Once ranks know of the void, all launch exactly the groups up to
- * there: good ones if they have the tensors, void ones if not. Then all have made the same calls,
- * and rounds begin.
+ * One rule keeps ranks together. A rank launches group s only if s is less than a window ahead of
+ * the results so far, and none of these was void. So no rank can have launched more than a window
+ * of groups after the first void one. Once ranks know of the void, all launch exactly the groups up
+ * to there: good ones if they have the tensors, void ones if not. Then all have made the same
+ * calls, and rounds begin.
  */
 #include <assert.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * search.h - finds the best of a few settings by successive halving (Jamieson and Talwalkar, 2016):
- * it measures all for some steps, the better half of them for twice as many, and so on. It then
+ * search.h - finds the best of a few settings by successive halving (Jamieson and Talwalkar, 2016).
+ * It measures all for some steps, the better half of them for twice as many, and so on. It then
  * measures the last one and the default alternately, and takes the last one if it is better by
  * LEAST_GAIN.
  *
