@@ -15,9 +15,9 @@
  *    it later, gets that error too: same code, same rank at fault, same text. A rank on which the
  *    call had already succeeded gets the error from its next call on that communicator, or else
  *    from halay_finalize(). No call that succeeds waits for this.
- *  - After a death, a missed deadline, different settings, or an error in a call that had succeeded
- *    on some rank, the communicator is broken: every later call on it fails at once, with the same
- *    error. Only halay_comm_shrink() and the other calls for after failures still work.
+ *  - A death, a missed deadline, different settings, or an error in a call that had succeeded on
+ *    some rank break the communicator. Every later call on it fails at once, with the same error.
+ *    Only halay_comm_shrink() and the other calls for after failures still work.
  *  - Every call returns by the communicator's deadline (30 min unless set otherwise), or up to 2 s
  *    later, in which the ranks agree why it failed; 4 s if a peer has stopped during a transfer.
  *  - Every function may be called from any thread. Calls on one communicator have to be ordered by
@@ -239,8 +239,8 @@ HALAY_API int halay_newcomers(halay_context_t *context, int *count);
 /*
  * Ends the context and frees it with all its communicators and requests; takes NULL. Not
  * collective: peers that still wait for this rank get an error that names it. Requests still in
- * flight end with an error here and on all ranks that still wait; then it frees the context all the
- * same, and returns HALAY_ESTATE. If the last calls were relaxed broadcasts it waits until all
+ * flight end with an error, here and on all ranks that still wait. Then it frees the context all
+ * the same, and returns HALAY_ESTATE. If the last calls were relaxed broadcasts it waits until all
  * ranks have them, by the deadline. If a call has succeeded here and failed on other ranks, and no
  * later call has returned that error, it returns its code.
  */
@@ -378,10 +378,10 @@ HALAY_API int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int val
 
 /*
  * A verdict: why a call has failed. halay_comm_verdict() gives that of the last error that the
- * program has got on this communicator: from a blocking call, from wait or test, or from a function
- * with an error on this rank alone. The verdict of a collective is the same on every rank. If no
- * call has failed, and the communicator was revoked, it gives the revocation. Each failed request
- * has a verdict of its own.
+ * program has got on this communicator. A blocking call, wait or test has returned it, or a
+ * function with an error on this rank alone. The verdict of a collective is the same on every rank.
+ * If no call has failed, and the communicator was revoked, it gives the revocation. Each failed
+ * request has a verdict of its own.
  */
 typedef struct halay_verdict {
     size_t size;       /* of this struct, set by the caller */
@@ -398,9 +398,9 @@ HALAY_API int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verd
 /* ------------------------------------------------------------------ after failures */
 
 /* The program may call these four functions on a broken or revoked communicator.
- * halay_comm_revoke() ends all calls under way on it, on all ranks, and each later call, with
- * HALAY_EREVOKED; a verdict that all ranks have agreed on before stays. Not collective: one rank
- * calls it, and returns at once. */
+ * halay_comm_revoke() ends all calls on it, under way and later, on all ranks, with HALAY_EREVOKED.
+ * A verdict that all ranks have agreed on before stays. Not collective: one rank calls it, and
+ * returns at once. */
 HALAY_API int halay_comm_revoke(halay_comm_t *comm);
 /*
  * Collective over the survivors: *flag becomes the AND of the flags of all, the same on all, also
@@ -438,7 +438,7 @@ typedef void halay_op_fn(void *arg, halay_type_t type, size_t count, void *dst, 
  * Makes an operation of fn, for every type: a number from HALAY_OP_USER on, valid for reductions on
  * the context's communicators. All ranks must make their operations in the same order: each call
  * compares the numbers. group: how many elements belong together (4 for matrices of 2 x 2; 24 of
- * HALAY_UINT8 for a struct of 24 bytes); the count of a call must be a multiple of it, and fn gets
+ * HALAY_UINT8 for a struct of 24 bytes). The count of a call must be a multiple of it, and fn gets
  * whole groups. commutative 0: only algorithms that keep the ranks' order serve it. Local.
  * HALAY_ENOMEM: there are 128 operations already, or 65,536 were made.
  */
@@ -666,8 +666,8 @@ HALAY_API int halay_irecv(void *buffer, size_t count, halay_type_t type, int pee
  * operation stay those of the init call; only the contents of the buffers change. An init call is
  * local, sends nothing and begins nothing; each wait returns an error in the arguments, on all
  * ranks. HALAY_ESTATE: the communicator was freed. The communicator cannot be freed before the
- * request. To other ranks a start is the call itself: it takes its place in the order of calls when
- * it is started, and may match a call of another form.
+ * request. To other ranks a start is the call itself. It takes its place in the order of calls, and
+ * may match a call of another form.
  */
 HALAY_API int halay_allreduce_init(const void *in, void *out, size_t count, halay_type_t type,
                                    halay_op_t op, halay_comm_t *comm, halay_request_t **request);
@@ -725,8 +725,8 @@ HALAY_API int halay_request_free(halay_request_t *request);
 
 /*
  * Several collectives as one, all or nothing. Between begin and end Halay only collects the
- * blocking and non-blocking collectives on comm (*request becomes NULL, a blocking one returns at
- * once): it reads counts and displacements, but no buffers. end starts them and gives one request
+ * blocking and non-blocking collectives on comm: *request becomes NULL, and a blocking one returns
+ * at once. It reads counts and displacements, but no buffers. end starts them and gives one request
  * for all. The ranks compare the whole group first: where a rank has other calls in it, or a wrong
  * one, the group fails on all ranks with the same error, and no buffer was touched. A failure after
  * that (a rank dies) is the group's result, that of the first call that failed; then the contents

@@ -389,13 +389,13 @@ typedef struct halay_cost {
 } halay_cost_t;
 
 /*
- * Simulates the plans of ranks 0..n-1 by events. Every rank's processor, the memory path into each
- * rank, each direction to and from its device's memory, and the network interface of each node do
- * one thing at a time. A call in memory that messages cannot carry is staged, copied to the host
- * before the plan and back after it; unless its plan has no messages, has a stage, or uses
- * GPUDirect. Time and memory in proportion to the steps (the time also to the logarithm of those
- * that are ready at once). HALAY_EPLAN for plans that would not end, HALAY_EUNSUPPORTED beyond
- * HALAY_COST_STEPS_MAX.
+ * Simulates the plans of ranks 0..n-1 by events. These do one thing at a time: every rank's
+ * processor, the memory path into each rank, each direction to and from its device's memory, the
+ * network interface of each node. A call in memory that messages cannot carry is staged: copied to
+ * the host before the plan, and back after it. It is not if its plan has no messages, has a stage,
+ * or uses GPUDirect. Time and memory in proportion to the steps (the time also to the logarithm of
+ * those that are ready at once). HALAY_EPLAN for plans that would not end, HALAY_EUNSUPPORTED
+ * beyond HALAY_COST_STEPS_MAX.
  */
 HALAY_API int halay_plan_cost(const halay_plan_t *const plans[], const halay_question_t *question,
                               const halay_model_t *model, halay_cost_t *cost);
@@ -464,11 +464,12 @@ HALAY_API size_t halay_explanation_print(const halay_explanation_t *explanation,
 /* ---------------------------------------------------------------- one rank alone */
 
 /*
- * Proves what one rank can of its own plan, with time and memory for the steps of its own and its
- * peers' plans only: its form, the order of steps that touch the same memory, and that each of its
- * messages has its partner in the peer's plan (made by the same planner). It proves neither freedom
- * from deadlock nor the values, which halay_plan_prove() does. shape: as in the parameters with
- * which the plan was made. In *proof steps and messages are this rank's, and the rest is 0.
+ * Proves what one rank can of its own plan, with time and memory for its own and its peers' plans
+ * only. It checks the plan's form, and that steps are ordered which touch the same memory. It also
+ * checks that each message has its partner in the peer's plan, made by the same planner. It proves
+ * neither freedom from deadlock nor the values, which halay_plan_prove() does. shape: as in the
+ * parameters with which the plan was made. In *proof steps and messages are this rank's, and the
+ * rest is 0.
  */
 HALAY_API int halay_plan_prove_local(const halay_plan_t *plan, const halay_shape_t *shape,
                                      halay_proof_t *proof);

@@ -43,8 +43,8 @@ HALAY_API int halay_context_traffic(halay_context_t *context, int transport,
 
 /*
  * Sets *called to 1 if this rank knows that another one has made the next call on this
- * communicator; to 2 if not, but the next call would fail at once, since a rank has left or is
- * lost; else to 0. Makes no progress itself.
+ * communicator. Sets it to 2 if not, but the next call would fail at once, since a rank has left or
+ * is lost. Else sets it to 0. Makes no progress itself.
  */
 HALAY_API int halay_comm_called(halay_comm_t *comm, int *called);
 

@@ -41,7 +41,7 @@ HALAY_API void halay_trainer_destroy(halay_trainer_t *trainer);
 /*
  * Submits a tensor. name: different from those of this rank's tensors that are not done (else
  * HALAY_EINVAL, and nothing is submitted). A name "noname.7", or one that ends in ".noname.7", is a
- * generated one: the program uses it once, and the next number next time; so Halay can replay
+ * generated one. The program uses it once, and the next number next time; so Halay can replay
  * unnamed tensors, too. The buffers belong to the trainer until a wait for the ticket ends. They
  * are in memory of one kind, the same on all ranks (halay_mem_kind()). A result that the trainer
  * allocates is of that kind, too; no work of the program's streams uses that memory. The operation
@@ -66,9 +66,9 @@ HALAY_API int halay_trainer_allgather(halay_trainer_t *trainer, const char *name
                                       size_t nrows, size_t row_count, halay_type_t type,
                                       halay_ticket_t *ticket);
 /*
- * As the functions without _shaped: the shape replaces the count, and has to be the same on all
- * ranks, except for the first dimension of an allgather, which must have one. A tensor with a shape
- * does not match one without.
+ * As the functions without _shaped, with a shape instead of the count. The shape has to be the same
+ * on all ranks, except for the first dimension of an allgather, which must have one. A tensor with
+ * a shape does not match one without.
  */
 HALAY_API int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name,
                                              const void *in, void *out, const halay_dims_t *shape,
@@ -90,7 +90,7 @@ typedef struct halay_reduction {
     double prescale, postscale;
 } halay_reduction_t;
 /*
- * Several allreduces, all or nothing: if one is refused, none is submitted; if one differs between
+ * Several allreduces, all or nothing: if one is refused, none is submitted. If one differs between
  * ranks, or a rank does not submit all of them in time, all end with that error. All ranks pass the
  * same tensors in the same order, at most HALAY_GROUP_MAX; all says[].size are equal. tickets: one
  * for each tensor.
@@ -116,9 +116,9 @@ HALAY_API int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char 
                                            double postscale, halay_ticket_t *ticket);
 /*
  * Sends the first rows[0] rows of in (its first dimension, which must exist) to rank 0, the next
- * rows[1] to rank 1, and so on; the remaining rows to no rank. The result is as an allgather's: the
- * rows that the ranks have sent to this one. A row has the same shape on all ranks; rows is read
- * before the call returns, may differ between ranks, and change from time to time.
+ * rows[1] to rank 1, and so on. No rank gets the remaining rows. The result is as an allgather's:
+ * the rows that the ranks have sent to this one. A row has the same shape on all ranks; rows is
+ * read before the call returns, may differ between ranks, and change from time to time.
  */
 HALAY_API int halay_trainer_alltoall(halay_trainer_t *trainer, const char *name, const void *in,
                                      const size_t rows[], const halay_dims_t *shape,
@@ -144,14 +144,14 @@ HALAY_API int halay_trainer_place(halay_trainer_t *trainer, const char *name, co
                                   int lasting);
 
 /*
- * Makes the next submission of this name wait for the stream: Halay does not touch its buffers
- * before all work that is in the stream now is done. This blocks neither the caller nor the stream.
- * For a group pass the name of its first tensor; then all of them wait. Work that is enqueued later
- * must not touch the buffers before the ticket is done. To other ranks the tensor counts as
- * submitted when that work is done. If the work fails, the tensor fails on all ranks; if it is not
- * done by the deadline, the tensor ends with HALAY_ETIMEOUT. The stream has to exist until then.
- * HALAY_EINVAL: no stream of the context's device. HALAY_EUNSUPPORTED: the device has no streams,
- * or this one is being captured into a graph. Then the next submission waits for no stream.
+ * Makes the next submission of this name wait for all work that is in the stream now. Halay does
+ * not touch the buffers before. This blocks neither the caller nor the stream. For a group pass the
+ * name of its first tensor; then all of them wait. Work that is enqueued later must not touch the
+ * buffers before the ticket is done. To other ranks the tensor counts as submitted when that work
+ * is done. If the work fails, the tensor fails on all ranks; if it is not done by the deadline, the
+ * tensor ends with HALAY_ETIMEOUT. The stream has to exist until then. HALAY_EINVAL: no stream of
+ * the context's device. HALAY_EUNSUPPORTED: the device has no streams, or this one is being
+ * captured into a graph. Then the next submission waits for no stream.
  */
 HALAY_API int halay_trainer_after(halay_trainer_t *trainer, const char *name,
                                   const halay_stream_t *stream);

@@ -170,8 +170,8 @@ typedef struct halay_transport_ops {
 
     /*
      * Ends by force all transfers with this peer, in both directions, also if the peer does not
-     * answer. The next polls complete them, whatever the peer does: SENT and PUT with an error, or
-     * 0 if the bytes have left; LANDED with an error, or 0 if all bytes have come. After its event
+     * answer. The next polls complete them, whatever the peer does. SENT and PUT have an error, or
+     * 0 if the bytes have left. LANDED has an error, or 0 if all bytes have come. After its event
      * no landing buffer is written any more. A landing buffer that no byte has reached stays
      * posted: it can be withdrawn. Messages of the peer that were not polled may be lost. The peer
      * counts as failed then: FAILED comes at both ends, unless it has come, and send returns
@@ -201,7 +201,7 @@ typedef struct halay_transport_ops {
      * Ends a registration of register_mem or alloc_mem. After it returns no put changes the memory
      * any more. A later put fails at the sender and may end the connection (FAILED at both ends):
      * withdraw a key by a handshake first. Incomplete sends from memory of alloc_mem end with an
-     * error, and may or may not have arrived; no peer reads what is written there from now on.
+     * error, and may or may not have arrived. No peer reads that memory any more.
      */
     void (*deregister_mem)(halay_transport_t *transport, halay_mem_t *mem);
 
@@ -239,10 +239,10 @@ typedef struct halay_transport_ops {
                uint64_t cookie);
 
     /*
-     * Up to max events, one at least. Returns how many, or an error: HALAY_ENOMEM if memory or
-     * descriptors ran out, after which the transport goes on; HALAY_ESTATE if the program has
-     * closed a descriptor of the transport; or another one. Pointers in events of an earlier poll
-     * become invalid, and lent payloads count as given back.
+     * Up to max events, one at least. Returns how many, or an error. HALAY_ENOMEM: memory or
+     * descriptors ran out; the transport goes on. HALAY_ESTATE: the program has closed a descriptor
+     * of the transport. Pointers in events of an earlier poll become invalid, and lent payloads
+     * count as given back.
      */
     int (*poll)(halay_transport_t *transport, halay_event_t events[], int max);
 
