@@ -136,8 +136,8 @@ void hly_boot_answer_mac(const struct hly_boot_key *key, const struct hly_boot_g
  * process. */
 enum { HLY_BOOT_RANK_BYTES = 8 + 2 + 24 + 17 + HLY_BOOT_HOST_BYTES + 32 };
 
-/* What the holder sends: the table, which all ranks get, and after it the processes, node by node,
- * of which each rank gets those of its own node. */
+/* The bytes that the holder sends. First the table, which all ranks get; then the processes, node
+ * by node, of which each rank gets those of its node. */
 struct hly_boot_table {
     char *bytes;
     struct hly_boot_part {
@@ -248,7 +248,7 @@ struct hly_boot_visit {
     const char *guest, *holder; /* "rank 3"; "rank 0 at 'host' port 7" */
     uint64_t end_ns;
     enum hly_boot_heard { HLY_BOOT_HEARD, HLY_BOOT_HUNG_UP, HLY_BOOT_GAVE_UP } * heard;
-    /* If heard is not NULL, a missing answer is not logged but reported in *heard: the holder has
+    /* If heard is not NULL, *heard reports a missing answer, which is not logged. The holder has
      * closed the connection, or this guest has given up at wait_ns. When it gives up it shuts down
      * its side of a Unix socket: an answer has come before that, or never comes. */
     uint64_t wait_ns; /* for a node's list; 0: waits for the answer until end_ns */

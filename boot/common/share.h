@@ -10,8 +10,8 @@ enum { HLY_SHARE_WHY = 160 };
 
 /*
  * Tries what shared memory needs: pidfds, memfds, and 64 KiB in one. False, with the reason in why,
- * if a container's seccomp filter or a limit forbids that (else why is empty); such a rank is a
- * node of its own (docs/decisions/bootstraps.md#0035).
+ * if a container's seccomp filter or a limit forbids that; else why is empty. Such a rank is a node
+ * of its own (docs/decisions/bootstraps.md#0035).
  */
 bool hly_share_probe(char why[HLY_SHARE_WHY]);
 

@@ -2,10 +2,10 @@
 /*
  * table.c - the table of ranks, nodes and addresses: the holder writes it, and all ranks read it.
  * Nodes are numbered in the order of their lowest ranks. The lowest rank also says how many
- * processors its node has. On the wire: the runs, the ports of all ranks, the ranks whose ip is not
- * that of their node's lowest rank, and the nodes, each a family, its ip (4 or 16 bytes) and its
- * name with a final zero. After these, not the same for all ranks, the processes of the rank's
- * node.
+ * processors its node has. On the wire it has the runs, the ports of all ranks, and the ranks whose
+ * IP is not that of their node's lowest rank. Then come the nodes: each a family, its IP (4 or 16
+ * bytes) and its name with a final zero. After these, not the same for all ranks, the processes of
+ * the rank's node.
  */
 #include <assert.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
  * world.c - one meeting (world.h).
  *
  * Invariant: a world consists of processes that asked at the same time, and all get the same table.
- * Where ranks change, members of the last world come first, in the order of their ranks, so rank 0
- * is one of them if any is left; newcomers follow, by place. In static jobs a process's rank is its
- * place.
+ * If ranks may change, members of the last world come first, in the order of their ranks. So rank 0
+ * is one of them, if any is left. Newcomers follow, by place. In static jobs a process's rank is
+ * its place.
  */
 #include "world.h"
 

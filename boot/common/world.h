@@ -95,7 +95,7 @@ struct hly_worlds {
     bool once;
     bool closed; /* this only meeting has failed */
     bool listed; /* the list (list_ns) is closed */
-    /* Not 0: the meeting makes a list of a node's ranks, of those that ask: when no other rank is
+    /* Not 0: the meeting makes a list of a node's ranks. It closes the list when no other rank is
      * seen to come, but not before this time. They ask until hly_worlds_joined. A rank that is not
      * on the list leaves, or asks late, and is a node of its own. */
     uint64_t list_ns;
