@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * claim.c - one living process a node is a given rank of a given job.
+ * claim.c - makes sure that on a node only one living process is a given rank of a given job.
  *
  * The environment that makes a process a rank is inherited by all its children. A child that joined
  * as its parent's rank would wait for ever in an exchange that the parent has already left, or
  * steal the parent's place in it. So a rank listens on an abstract socket named after its identity,
- * before it talks to anyone; whoever finds the name taken is not the rank. The name goes when
- * its holder dies.
+ * before it talks to anyone; a process that finds the name taken is not the rank. The kernel frees
+ * the name when its holder dies.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -126,7 +126,7 @@ static int say_inherited(const struct hly_boot_log *log, const char *rank, const
     return HALAY_ESTATE;
 }
 
-static struct { /* of the job's identity: what the environment had */
+static struct { /* the secret of the job, taken out of the environment */
     bool hidden;
     uint8_t key[32];
 } own;
@@ -146,8 +146,8 @@ bool hly_boot_secret(uint8_t key[32])
     return hly_boot_secret_of(is_hidden(secret) ? NULL : secret, key);
 }
 
-/* The string itself is written over, which is what core dumps and /proc show; by the kernel, since
- * putenv() may have been given one that cannot be written. */
+/* Overwrites the string itself, since core dumps and /proc show it. The kernel does the write,
+ * since putenv() may have been given a string in read-only memory. */
 void hly_boot_secret_hide(void)
 {
     char none[PIPE_BUF] = HLY_BOOT_HIDDEN, *secret = getenv("HALAY_SECRET");
@@ -186,14 +186,14 @@ void hly_boot_name(const char *const strings[], int n, uint8_t hash[16])
     memcpy(hash, mac, 16);
 }
 
-/* The process that listens on the name. pid 0: nobody, or it cannot be told. */
+/* Gives the process that listens on the name. pid 0: none, or unknown. */
 static struct ucred holder(const struct sockaddr_un *name, size_t bytes)
 {
     struct ucred cred = {0};
     socklen_t cred_bytes = sizeof cred;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int rc = connect(fd, (const struct sockaddr *)name, (socklen_t)bytes);
-    if (rc && errno == EPROTOTYPE) { /* the meeting of a node */
+    if (rc && errno == EPROTOTYPE) { /* that of a node's meeting is SEQPACKET */
         close(fd);
         fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         rc = connect(fd, (const struct sockaddr *)name, (socklen_t)bytes);
@@ -223,13 +223,13 @@ const char *hly_boot_holder(const struct sockaddr_un *name, size_t bytes, char w
 }
 
 /*
- * Somebody has the name. Only a process of this user that listens is a rank. Another user's may not
- * keep the job from its start, so the rank goes on without a claim, and says so.
+ * The name is taken. Only a listening process of this user can be the rank. Another user's process
+ * must not be able to stop the job, so this rank goes on without a claim, and logs a warning.
  */
 static int taken(const struct hly_boot_log *log, const char *rank, const struct sockaddr_un *name,
                  size_t bytes)
 {
-    static const struct timespec a_little = {0, 10000000}; /* it may be about to listen */
+    static const struct timespec a_little = {0, 10000000}; /* the holder may be about to listen */
     struct ucred cred = holder(name, bytes);
     char who[HLY_BOOT_WHO];
     if (cred.pid == 0) {
@@ -261,7 +261,7 @@ static socklen_t claim_name(const char *const names[], int n_names, struct socka
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-/* A full queue is one of somebody's who listens. */
+/* EAGAIN, a full queue, also means that a process listens. */
 bool hly_boot_claimed(const char *const names[], int n)
 {
     struct sockaddr_un name;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* life.c - one open at a time, by the rank itself, and epochs. */
+/* life.c - allows one open at a time, by the rank's own process, and counts epochs. */
 #include "life.h"
 
 #include <assert.h>

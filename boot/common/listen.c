@@ -2,8 +2,8 @@
 /*
  * listen.c - chooses this host's address and makes the socket that the other ranks connect to.
  *
- * The socket is bound to the one address that the others are told, not to all: what is not for the
- * job's network does not get in.
+ * The socket is bound to the one address that the other ranks get, not to all. So a connection over
+ * another network cannot reach it.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -121,7 +121,8 @@ bool hly_address_is_ours(const halay_address_t *address)
     return ours;
 }
 
-/* Made by container engines and hypervisors for what runs on this host; leads nowhere else. */
+/* True for an interface that a container engine or hypervisor has made: it leads to this host
+ * only. */
 static bool is_inner(const char *name)
 {
     static const char *const prefixes[] = {"docker", "virbr", "podman", "cni", "veth"};
@@ -131,7 +132,8 @@ static bool is_inner(const char *name)
     return false;
 }
 
-/* How good it is, 0 if unusable: any interface (NULL) but loopback, or the one that is wanted. */
+/* Ranks an interface; 0: unusable. wanted NULL: any except loopback; else only the one of that
+ * name. */
 static int worth(const struct ifaddrs *one, const char *wanted, halay_address_t *address)
 {
     if (!(one->ifa_flags & IFF_UP) || !hly_address_from(one->ifa_addr, address))
@@ -155,7 +157,7 @@ static bool by_interface(const struct ifaddrs *all, const char *wanted, halay_ad
     return best > 0;
 }
 
-/* "eth0 (10.1.2.3), eth1 (down), ib0 (no address)", each name once */
+/* "eth0 (10.1.2.3), eth1 (down), ib0 (no address)", with each name once */
 static void list_interfaces(const struct ifaddrs *all, char *text, size_t bytes)
 {
     size_t used = 0;
@@ -186,7 +188,7 @@ const char *hly_listen_interface(void)
     return name && *name ? name : NULL;
 }
 
-/* What this host's own name resolves to, within RESOLVER_S. */
+/* Takes the address that this host's own name resolves to, within RESOLVER_S. */
 static bool by_name(const struct ifaddrs *all, halay_address_t *address)
 {
     char name[256] = "";
@@ -213,7 +215,8 @@ static bool by_name(const struct ifaddrs *all, halay_address_t *address)
     return ok;
 }
 
-/* Connecting a datagram socket sends nothing. The far ends are kept for documents: nobody's. */
+/* Takes the address from which the default route leaves. Connecting a datagram socket sends
+ * nothing; the far ends are addresses reserved for documentation. */
 static bool by_route(const struct ifaddrs *all, halay_address_t *address)
 {
     static const char *const far[] = {"198.51.100.1", "2001:db8::1"};
@@ -240,7 +243,7 @@ static bool by_route(const struct ifaddrs *all, halay_address_t *address)
     return false;
 }
 
-/* Of version 6 only where there is none of version 4: a host without any listens at that. */
+/* Takes the loopback address: that of IPv4, or of IPv6 if the host has no other. */
 static void loopback(const struct ifaddrs *all, halay_address_t *address)
 {
     const halay_address_t six = {.family = AF_INET6, .ip = {[15] = 1}};
@@ -287,7 +290,7 @@ int hly_listen_choose(const struct hly_boot_log *log, const char *interface,
     return rc;
 }
 
-/* What the kernel knows of this host's RDMA ports. */
+/* HALAY_FABRIC_RDMA if a port of an RDMA device is active. */
 static uint8_t fabrics_here(void)
 {
     glob_t all;
@@ -306,7 +309,7 @@ static uint8_t fabrics_here(void)
     return found;
 }
 
-/* Transports over RDMA are found where this bootstrap was. */
+/* Which transports over RDMA are installed: looks in the folder of this bootstrap's plug-in. */
 static uint8_t transports_here(void)
 {
     static const struct {

@@ -14,29 +14,31 @@ enum { HLY_LISTEN_NAME = 64 }; /* bytes of an address as text, "[ip]:port" */
 const char *hly_listen_interface(void);
 
 /*
- * This host's address for the other ranks, port 0: that of `interface` if it is not NULL; else one
- * that this host's own name resolves to, that of the default route, of the first interface; else
- * loopback. Waits at most 2 s for a resolver. HALAY_EBOOT, logged, if the interface cannot be used.
+ * Chooses this host's address for the other ranks, with port 0: that of `interface` if it is not
+ * NULL. Else, in this order, the one that this host's own name resolves to, that of the default
+ * route, that of the first interface, loopback. Waits at most 2 s for a resolver. HALAY_EBOOT,
+ * logged, if the interface cannot be used.
  */
 int hly_listen_choose(const struct hly_boot_log *log, const char *interface,
                       halay_address_t *address);
 
-/* A listening, non-blocking socket at the address, whose port is filled in; or -errno. */
+/* Makes a listening, non-blocking socket at the address, and fills in its port; or returns
+ * -errno. */
 int hly_listen_at(halay_address_t *address);
 
-/* The same, which logs: HALAY_EBOOT, HALAY_ENOMEM. */
+/* The same, with errors logged: HALAY_EBOOT, HALAY_ENOMEM. */
 int hly_listen_open(const struct hly_boot_log *log, halay_address_t *address, int *fd);
 
-/* The same at the ip of `near`, if the user names no interface, this host has it, and it is not
- * NULL or of no family; else at one that is chosen. */
+/* The same at the IP of `near`, if the user names no interface and this host has that IP. If near
+ * is NULL or has no family, at an address of hly_listen_choose(). */
 int hly_listen_near(const struct hly_boot_log *log, const halay_address_t *near,
                     halay_address_t *address, int *fd);
 
 bool hly_address_loopback(const halay_address_t *address);
 bool hly_address_same_ip(const halay_address_t *a, const halay_address_t *b);
-/* false: it is no address that others could use (another family, or of one link only). */
+/* False: other hosts could not use the address (another family, or link-local). */
 bool hly_address_from(const struct sockaddr *from, halay_address_t *address);
-/* Whether an interface of this host that is up has it. */
+/* Does an interface of this host that is up have the address? */
 bool hly_address_is_ours(const halay_address_t *address);
 const char *hly_address_name(const halay_address_t *address, char name[HLY_LISTEN_NAME]);
 

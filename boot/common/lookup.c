@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lookup.c - names, looked up beside: lookup.h. */
+/* lookup.c - looks names up in a thread (lookup.h). */
 #define _GNU_SOURCE
 #include "lookup.h"
 
@@ -15,7 +15,7 @@
 struct hly_lookup {
     pthread_mutex_t lock;
     pthread_cond_t over_cond;
-    bool over, left; /* by the thread; by who has started it */
+    bool over, left; /* over: the thread has ended; left: the caller has */
     int error;
     char name[256];
     struct addrinfo *found;
@@ -48,9 +48,8 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-/* An address is no name: nobody is asked for it. Only one form that inet_aton knows is an address
- * here: four numbers is one: a machine may be called 12345, which would be 0.0.48.57, and no
- * resolver is asked for such a name. */
+/* True for a numeric address, which needs no resolver. inet_aton() knows several forms, but only
+ * four numbers count here: a machine may be called 12345, which inet_aton() takes for 0.0.48.57. */
 static bool is_address(struct hly_lookup *l)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meet.c - what both sides of a meeting say, and how they prove it (meet.h). */
+/* meet.c - the messages of a meeting that both sides need, and their authentication (meet.h). */
 #define _GNU_SOURCE
 #include "meet.h"
 
@@ -81,7 +81,7 @@ void hly_boot_describe(const char *name, const halay_boot_info_t *info, struct h
     me->uid = (uint32_t)geteuid();
     hly_proc_self(&me->process);
     hly_proc_host(me->host, sizeof me->host);
-    /* Which machine, and which network namespace of it: nothing on a node goes across either. */
+    /* Identifies machine and network namespace: ranks of one node have both in common. */
     if (!file || fscanf(file, "%39s", me->machine) != 1)
         snprintf(me->machine, sizeof me->machine, "%.39s", me->host);
     if (file)
@@ -94,7 +94,7 @@ void hly_boot_describe(const char *name, const halay_boot_info_t *info, struct h
     strcpy(me->library, hly_build());
 }
 
-/* A lower rank of its machine, from which it is kept apart; NULL: there is none. */
+/* Finds a lower rank on the rank's machine with which it cannot share a node. NULL: none. */
 static const struct hly_boot_hello *apart_from(const struct hly_boot_hello *hellos, int rank)
 {
     for (int r = 0; r < rank; r++)

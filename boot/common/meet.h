@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * meet.h - how processes meet: one of them (rank 0, a node's first rank, or a launcher's driver)
- * holds the meeting, hears all others, its guests, and answers them. Inside boot/ and pmix/ only.
+ * meet.h - a meeting: the rendezvous in which processes learn their ranks and each other's
+ * addresses. One process, the holder, is its server: rank 0, a node's first rank, or a launcher's
+ * driver. The other processes, the guests, are its clients. Inside boot/ and pmix/ only.
  * docs/decisions/bootstraps.md#0008, 0096.
  *
  * The holder speaks first, so that no stranger on a probed port is sent anything:
@@ -29,21 +30,21 @@
 
 enum { HLY_BOOT_VERSION = 9, HLY_BOOT_RANKS_MAX = 65536, HLY_BOOT_TEXT_BYTES = 1024 };
 
-/* In an answer: the payload is the table; and ranks may change from one meeting to the next. Rank
- * 0's connection stays open then, and brings how many newcomers wait, whenever that has changed, as
- * a uint32_t. ALIKE: all ranks have the same `kept`. LISTED, and nothing else: what all wait for
- * follows later. */
+/* Flags of an answer. JOINED: the payload is the table of ranks. CHANGES: ranks may change from one
+ * meeting to the next. Then rank 0's connection stays open, and over it the holder sends the number
+ * of waiting newcomers, a uint32_t, whenever it changes. ALIKE: all ranks have the same `kept`.
+ * LISTED alone: this rank is on its node's list, and another answer with the table follows. */
 enum { HLY_BOOT_JOINED = 1, HLY_BOOT_CHANGES = 2, HLY_BOOT_ALIKE = 4, HLY_BOOT_LISTED = 8 };
-/* In a refusal: its text is in the holder's log; the job ends; it goes on, and the guest, too, as a
- * node of its own. */
+/* Flags of a refusal. SAID: its text is in the holder's log. OVER: the job ends. APART: the job
+ * goes on, and the guest joins it as a node of its own. */
 enum { HLY_BOOT_SAID = 1, HLY_BOOT_OVER = 2, HLY_BOOT_APART = 4 };
 #define HLY_BOOT_AGENT UINT32_MAX /* slot of a hello: a launcher, with `nranks` places */
 
-/* What holder and guests know before they meet. */
+/* What holder and guests know before a meeting. */
 struct hly_boot_key {
     bool has_secret;
-    uint8_t secret[32]; /* made of HALAY_SECRET, or of nothing */
-    uint8_t job[16];    /* tells this job's meeting from another's */
+    uint8_t secret[32]; /* derived from HALAY_SECRET, or from an empty text */
+    uint8_t job[16];    /* identifies this job's meeting */
 };
 
 struct hly_boot_greeting {
@@ -59,21 +60,21 @@ struct hly_boot_hello {
     uint64_t magic;
     uint32_t version, bytes;
     uint8_t key[16], challenge[16];
-    uint32_t rank, nranks, pid; /* rank, nranks: HLY_BOOT_NOBODY where the holder gives them;
-                                 * nranks 0: it leaves, and wants no rank */
-    halay_address_t address;    /* where it listens */
-    uint64_t left_ns;           /* until this rank's deadline */
-    uint64_t netns; /* with machine and uid: two ranks share a node if they have the same */
+    /* rank, nranks: HLY_BOOT_NOBODY if the holder assigns them; nranks 0: the process leaves */
+    uint32_t rank, nranks, pid;
+    halay_address_t address; /* where it listens */
+    uint64_t left_ns;        /* until this rank's deadline */
+    uint64_t netns;          /* two ranks with equal netns, machine and uid share a node */
     char machine[40];
     char host[HLY_BOOT_HOST_BYTES];
     char library[24];
     char alone[HLY_SHARE_WHY]; /* why it can share no memory; else empty */
     uint32_t processors;       /* that the ranks of its node have; 0: not known */
-    uint32_t uid;              /* no user gives another its memory */
+    uint32_t uid;              /* only processes of one user share memory */
     halay_process_t process;
-    uint8_t id[16];     /* of the process, random; zeros where the holder does not ask */
-    uint64_t epoch;     /* that it was in last; 0: none */
-    uint32_t slot, was; /* which of the launcher's processes; its rank in that epoch */
+    uint8_t id[16];     /* of the process, random; zeros if the holder does not need it */
+    uint64_t epoch;     /* the last one that this process was in; 0: none */
+    uint32_t slot, was; /* number of the process at its launcher; its rank in that epoch */
     struct hly_boot_lost lost[HLY_BOOT_LOST_RUNS]; /* first > last: none */
     uint64_t kept;                                 /* as of halay_boot_info_t */
     uint8_t mac[32];
@@ -88,7 +89,7 @@ struct hly_boot_answer {
     uint32_t said; /* of the text: HLY_BOOT_SAID, HLY_BOOT_OVER */
     uint64_t epoch;
     uint8_t job[16];
-    uint8_t secret[16]; /* zeros where HALAY_SECRET is: then it is derived */
+    uint8_t secret[16]; /* zeros if HALAY_SECRET is set: then ranks derive it */
     uint8_t mac[32];
 };
 _Static_assert(sizeof(struct hly_boot_greeting) == 72 && sizeof(struct hly_boot_hello) == 616 &&
@@ -114,8 +115,9 @@ uint64_t hly_boot_now_ns(void);
 bool hly_boot_same_user(int fd);
 /* HALAY_EBOOT, logged. */
 int hly_boot_random(const struct hly_boot_log *log, void *bytes, size_t n);
-/* Fills what a hello says of this process: its machine, host, pid, library. Where it can share no
- * memory its machine is `name`, and nobody else's. info: of its caller; NULL: it is no rank. */
+/* Fills in the hello's machine, host, pid and library. If this process cannot share memory, its
+ * machine is `name`, which no other process has. info: from the bootstrap's caller; NULL: this
+ * process is no rank. */
 void hly_boot_describe(const char *name, const halay_boot_info_t *info,
                        struct hly_boot_hello *hello);
 /* "rank 3 (pid 7 on host)" */
@@ -130,39 +132,42 @@ void hly_boot_answer_mac(const struct hly_boot_key *key, const struct hly_boot_g
 
 /* ---------------------------------------------------------------- the table */
 
-/* The most that a rank adds to the table: a run, a port, an address of its own, a node, a
+/* The most bytes that a rank adds to the table: a run, a port, an address of its own, a node, a
  * process. */
 enum { HLY_BOOT_RANK_BYTES = 8 + 2 + 24 + 17 + HLY_BOOT_HOST_BYTES + 32 };
 
-/* What the holder hands out: the table, which all get, and after it the processes, node by node,
- * of which each rank gets those of its node. */
+/* The bytes that the holder sends. First the table, which all ranks get; then the processes, node
+ * by node, of which each rank gets those of its node. */
 struct hly_boot_table {
     char *bytes;
     struct hly_boot_part {
         uint32_t first, count;
     } * parts; /* by rank */
 };
-/* All ranks' hellos -> the table; answer's nnodes, nruns, nothers and bytes; in their addresses,
- * which nodes are oversubscribed. HALAY_ENOMEM. hly_boot_table_finish is due in any case. */
+/* Makes the table from all ranks' hellos, and fills in nnodes, nruns, nothers and bytes of the
+ * answer. Marks oversubscribed nodes in the hellos' addresses. HALAY_ENOMEM. Call
+ * hly_boot_table_finish in any case. */
 int hly_boot_table_write(struct hly_boot_hello *hellos, int nranks, struct hly_boot_answer *answer,
                          struct hly_boot_table *table);
-/* The rank's part, which comes after the table; *answer is made the rank's. Rank 0's part is right
- * behind the table in memory, too. */
+/* Gives the rank's part, which follows the table, and sets the answer's members for this rank. In
+ * memory rank 0's part follows the table directly. */
 struct hly_piece hly_boot_table_part(const struct hly_boot_table *table, uint32_t rank,
                                      struct hly_boot_answer *answer);
 void hly_boot_table_finish(struct hly_boot_table *table);
-/* Says which rank is a node of its own although others are on its machine, and how many more are.
- */
+/* Logs which rank is a node of its own although other ranks are on its machine, and how many more
+ * such ranks there are. */
 void hly_boot_say_alone(const struct hly_boot_log *log, const struct hly_boot_hello *hellos,
                         int nranks);
-/* NULL if all run the same build; else which two do not, and what to do, in text. */
+/* NULL if both run the same build; else text: how they differ, with a remedy. */
 const char *hly_boot_builds_differ(const struct hly_boot_hello *a, const struct hly_boot_hello *b,
                                    char text[400]);
-/* NULL unless one listens at the loopback of a network namespace that is not the other's; else
- * which, and what to do, in text. Knows a container by being in the launcher's namespace itself. */
+/* NULL unless one process listens at the loopback of a network namespace in which the other is not;
+ * then text: which one, with a remedy. A process outside the caller's namespace counts as one in a
+ * container. */
 const char *hly_boot_cut_off(const struct hly_boot_hello *a, const struct hly_boot_hello *b,
                              char text[400]);
-/* The table -> *id, all but its listen_fd. HALAY_ENOMEM, HALAY_EBOOT (no table). */
+/* Fills *id from the table, except for listen_fd. HALAY_ENOMEM; HALAY_EBOOT: the table is
+ * invalid. */
 int hly_boot_table_read(const struct hly_boot_key *key, const struct hly_boot_answer *answer,
                         const char *table, struct hly_boot_identity *id);
 void hly_boot_identity_finish(struct hly_boot_identity *id);
@@ -171,61 +176,66 @@ void hly_boot_identity_finish(struct hly_boot_identity *id);
 
 enum { HLY_BOOT_STRANGERS = 64 };
 
-/* Anyone connected; it is known with a hello that proves the secret. */
+/* A connected client. It is known once its hello has proved the secret; until then it is a
+ * stranger. */
 struct hly_boot_guest {
     int fd; /* -1: the slot is free */
     bool known, answering;
-    bool stays; /* behind its answer, too: an agent, rank 0 */
+    bool stays; /* its connection stays after the answer: an agent, or rank 0 */
     size_t got, sent;
     uint64_t since_ns;
-    struct hly_piece body[2]; /* the table, and its part; or a text */
+    struct hly_piece body[2]; /* the table and the guest's part of the processes; or a text */
     struct hly_boot_greeting greeting;
     struct hly_boot_hello hello;
     struct hly_boot_answer answer;
 };
 
-/* Lets guests in, hears and answers them. Its owner knows which it awaits. */
+/* The holder's sockets: accepts guests, reads their hellos, sends answers. Its owner decides whom
+ * it waits for. */
 struct hly_boot_reception {
     const struct hly_boot_log *log;
     const struct hly_boot_key *key;
-    const char *holder, *refusal; /* "rank 0"; what a guest that proves nothing is told */
-    int listen_fd, epoll_fd;      /* the owner's; made by _open */
+    /* "rank 0"; the answer to a guest that does not prove the secret */
+    const char *holder, *refusal;
+    int listen_fd, epoll_fd; /* the owner's; made by _open */
     bool local;
-    const halay_address_t *address; /* not NULL: guests are of this user, and are greeted with it */
+    const halay_address_t *address; /* not NULL: only guests of this user; the greeting has it */
     int nslots, cursor;             /* cursor: where to look for a free slot first */
     int nknown;                     /* guests that are known and still connected */
     struct hly_boot_guest *guests;
-    bool other_version;        /* one has come that speaks another one */
-    uint64_t expire_ns;        /* when strangers are looked at next */
+    bool other_version;        /* a guest of another version has come */
+    uint64_t expire_ns;        /* when to look for strangers that time out */
     char note[320];            /* of the last guest that was refused */
-    uint64_t say_ns, quiet_ns; /* when the next one is logged */
+    uint64_t say_ns, quiet_ns; /* when to log the next refusal */
     void *arg;
-    void (*heard)(void *arg, struct hly_boot_guest *guest); /* it is known by now */
+    void (*heard)(void *arg, struct hly_boot_guest *guest); /* a guest has become known */
     /* A known guest has left, or sends more than one hello; its descriptor is closed. */
     void (*left)(void *arg, struct hly_boot_guest *guest);
-    /* One that stays has said this. false: it is to be lost. May be NULL. */
+    /* A guest that stays has sent these bytes. False: closes its connection. May be NULL. */
     bool (*said)(void *arg, struct hly_boot_guest *guest, const char *bytes, size_t n);
     void (*full)(void *arg); /* there are no descriptors left */
 };
 
-/* Takes the members of the first three lines and the callbacks as they are. HALAY_ENOMEM,
- * HALAY_EBOOT (errno says why); _close is due in any case. */
+/* The caller has set log, key, holder, refusal, listen_fd, local, address and the callbacks.
+ * HALAY_ENOMEM, HALAY_EBOOT (see errno). Call _close in any case. */
 int hly_boot_reception_open(struct hly_boot_reception *r, int nguests);
-/* One look at what has come, for at most timeout_ms. */
+/* Handles the events that have come; waits for one at most timeout_ms. */
 void hly_boot_reception_turn(struct hly_boot_reception *r, int timeout_ms);
-/* payload and body stay the caller's, and stay until the guest has left. sha: of the payload's
- * first a->bytes; part: what comes after it, or NULL. */
+/* Answers a guest. The caller keeps payload and part until the guest has left. sha: of the
+ * payload's first a->bytes; part: more bytes to send after the payload, or NULL. */
 void hly_boot_reception_answer(struct hly_boot_reception *r, struct hly_boot_guest *guest,
                                const struct hly_boot_answer *a, const char *payload,
                                const struct hly_sha *sha, const struct hly_piece *part);
-/* said: HLY_BOOT_SAID, HLY_BOOT_OVER. */
+/* Answers a guest with a text. said: HLY_BOOT_SAID, HLY_BOOT_OVER. */
 void hly_boot_reception_text(struct hly_boot_reception *r, struct hly_boot_guest *guest,
                              const char *text, uint32_t said);
-/* Behind its answer. false: not now. */
+/* Sends more bytes to a guest that stays. False: its answer has not left yet, or the socket is
+ * full. */
 bool hly_boot_reception_push(const struct hly_boot_guest *guest, const void *bytes, size_t n);
-/* Whether all that are known have got their answers, or have left. */
+/* Have all known guests got their answers, or left? */
 bool hly_boot_reception_sent(const struct hly_boot_reception *r);
-/* What answers point to will go: ends the guests that have not taken all of theirs. */
+/* The caller is about to free what answers point to: disconnects guests whose answers have not
+ * left. */
 void hly_boot_reception_forget(struct hly_boot_reception *r);
 void hly_boot_reception_dismiss(struct hly_boot_reception *r, struct hly_boot_guest *guest);
 void hly_boot_reception_close(struct hly_boot_reception *r);
@@ -238,23 +248,23 @@ struct hly_boot_visit {
     const char *guest, *holder; /* "rank 3"; "rank 0 at 'host' port 7" */
     uint64_t end_ns;
     enum hly_boot_heard { HLY_BOOT_HEARD, HLY_BOOT_HUNG_UP, HLY_BOOT_GAVE_UP } * heard;
-    /* heard: not NULL: there is no answer, which is not logged, for the holder has hung up, or this
-     * guest has given up at wait_ns. It has shut its side of a Unix socket then, so an answer is
-     * there already, or can never come. */
-    uint64_t wait_ns; /* 0: not of a list: an answer is awaited until end_ns */
+    /* If heard is not NULL, *heard reports a missing answer, which is not logged. The holder has
+     * closed the connection, or this guest has given up at wait_ns. When it gives up it shuts down
+     * its side of a Unix socket: an answer has come before that, or never comes. */
+    uint64_t wait_ns; /* for a node's list; 0: waits for the answer until end_ns */
 };
 
-/* Waits until *end_ns for a descriptor to be ready. */
+/* Waits until until_ns for a descriptor to be ready. False: it is not. */
 bool hly_boot_wait(int fd, short events, uint64_t until_ns);
-/* The holder's greeting. false: something else answers, `why` says what. */
+/* Reads the holder's greeting. False: another program answers; *why says which. */
 bool hly_boot_visit_greeted(const struct hly_boot_key *key, int fd, uint64_t until_ns,
                             struct hly_boot_greeting *greeting, const char **why);
-/* Says hello over a greeted, non-blocking connection, and takes the answer: it has JOINED, or is
- * LISTED or APART, and *payload is the caller's. HALAY_EBOOT, HALAY_ENOMEM, logged. */
+/* Sends the hello over a greeted, non-blocking connection, and reads the answer, which is JOINED,
+ * LISTED or APART. The caller frees *payload. HALAY_EBOOT, HALAY_ENOMEM, logged. */
 int hly_boot_visit_ask(const struct hly_boot_visit *visit, int fd,
                        const struct hly_boot_greeting *greeting, struct hly_boot_hello *hello,
                        struct hly_boot_answer *answer, char **payload);
-/* The same, and fills *id from the answer. The connection stays the caller's. */
+/* The same, and fills *id from the answer. The caller closes the connection. */
 int hly_boot_visit(const struct hly_boot_visit *visit, int fd,
                    const struct hly_boot_greeting *greeting, struct hly_boot_hello *hello,
                    struct hly_boot_identity *id);

@@ -58,7 +58,7 @@ static int by_rank(const void *rank, const void *element)
     return (a > b) - (a < b);
 }
 
-/* What a table sorted by rank has of a rank, NULL if it has nothing. */
+/* Finds a rank's element in a table that is sorted by rank; NULL: none. */
 static const void *find(int32_t rank, const void *table, int n, size_t bytes)
 {
     return n ? bsearch(&rank, table, (size_t)n, bytes, by_rank) : NULL;

@@ -25,14 +25,14 @@ struct hly_boot_other {
     halay_address_t address; /* port 0 */
 };
 
-/* The process of a rank, as those of its node know it. */
+/* The process of a rank, which the ranks of its node know. */
 struct hly_boot_process {
     int32_t rank;
     uint32_t unused;
     halay_process_t process;
 };
 
-/* Nodes are numbered in the order of their lowest ranks. Whose memory it is, the owner knows. */
+/* Nodes are numbered in the order of their lowest ranks. The struct does not own the tables. */
 struct hly_boot_places {
     int nranks, nnodes, nruns, nothers, nprocesses;
     const struct hly_boot_run *runs; /* sorted; nnodes of them where ranks fill node by node */
@@ -42,10 +42,10 @@ struct hly_boot_places {
     const struct hly_boot_process *processes; /* sorted: of ranks of this process's node */
 };
 
-/* Whether the tables are what they should be, all of them. */
+/* Are all tables consistent? A peer has sent them. */
 bool hly_boot_places_valid(const struct hly_boot_places *places);
 
-/* HALAY_EINVAL: no such rank, or a place of another size. */
+/* HALAY_EINVAL: no such rank, or place->size is wrong. */
 int hly_boot_places_get(const struct hly_boot_places *places, int rank, halay_place_t *place);
 
 /* Fills node, nnodes, local_rank, local_nranks, host and address of the rank info->rank. */

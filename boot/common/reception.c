@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reception.c - the holder of a meeting: lets guests in, hears their hellos, sends them answers.
+ * reception.c - the holder of a meeting: accepts guests, reads their hellos, sends answers
+ * (meet.h).
  *
- * A guest that does not prove the secret costs a slot for some seconds, and no more: the owner
- * hears of known guests only.
+ * A guest that does not prove the secret takes a slot for some seconds, and no more: the callbacks
+ * get known guests only.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -19,7 +20,7 @@
 #include "meet.h"
 
 #define STRANGER_NS 10000000000ull
-#define S           1000000000ull /* in which who is no stranger has said its hello */
+#define S           1000000000ull /* a second: a guest of the job sends its hello sooner */
 
 void hly_boot_reception_dismiss(struct hly_boot_reception *r, struct hly_boot_guest *g)
 {
@@ -28,7 +29,7 @@ void hly_boot_reception_dismiss(struct hly_boot_reception *r, struct hly_boot_gu
     r->nknown -= g->known;
 }
 
-/* It goes by itself. */
+/* The guest has closed the connection itself. */
 static void lose(struct hly_boot_reception *r, struct hly_boot_guest *g)
 {
     hly_boot_reception_dismiss(r, g);
@@ -36,8 +37,7 @@ static void lose(struct hly_boot_reception *r, struct hly_boot_guest *g)
         r->left(r->arg, g);
 }
 
-/* It has no answer, or not all of it: who has asked knows that no more, except for one that stays.
- */
+/* The guest did not get all of its answer. The owner learns this only of a guest that stays. */
 static void drop(struct hly_boot_reception *r, struct hly_boot_guest *g)
 {
     if (g->stays)
@@ -108,7 +108,7 @@ void hly_boot_reception_text(struct hly_boot_reception *r, struct hly_boot_guest
 
 bool hly_boot_reception_push(const struct hly_boot_guest *g, const void *bytes, size_t n)
 {
-    /* Some bytes: a socket takes them all, or none. */
+    /* The bytes are few: a socket takes all of them, or none. */
     return g->fd >= 0 && g->answering && g->sent == whole(g) &&
            send(g->fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
 }
@@ -143,7 +143,8 @@ static void address_of(const struct hly_boot_guest *g, char *text, size_t bytes)
         snprintf(text, bytes, "?");
 }
 
-/* A hello that proves nothing cannot end the job; it is told, and remembered for the deadline. */
+/* A hello that does not prove the secret must not end the job. Answers it with the refusal, and
+ * keeps a note for the error at the deadline. */
 static void refuse(struct hly_boot_reception *r, struct hly_boot_guest *g, const char *why)
 {
     const bool ranked = g->hello.rank != HLY_BOOT_NOBODY;
@@ -160,7 +161,7 @@ static void refuse(struct hly_boot_reception *r, struct hly_boot_guest *g, const
                      : g->hello.slot,
              g->hello.pid, why);
     const uint64_t now = hly_boot_now_ns();
-    if (now >= r->say_ns) { /* after 1 s, 2 s, 4 s, ... again: they may be many */
+    if (now >= r->say_ns) { /* again after 1 s, 2 s, 4 s, ...: there may be many */
         hly_boot_say(r->log, 1, "the rendezvous of %s goes on%s", r->holder, r->note);
         r->quiet_ns = r->quiet_ns ? 2 * r->quiet_ns : S;
         r->say_ns = now + r->quiet_ns;
@@ -213,7 +214,7 @@ static void guest_event(struct hly_boot_reception *r, struct hly_boot_guest *g, 
             return;
         if (n > 0 && !hello && g->stays && r->said(r->arg, g, extra, (size_t)n))
             continue;
-        if (n <= 0 || !hello) { /* a guest says one hello and no more */
+        if (n <= 0 || !hello) { /* end of the connection, or bytes after the hello */
             lose(r, g);
             return;
         }
@@ -242,7 +243,8 @@ static struct hly_boot_guest *oldest_stranger(struct hly_boot_reception *r)
     return oldest;
 }
 
-/* A free slot; the oldest stranger makes room. NULL: all are known, some of them twice. */
+/* Gives a free slot; if there is none, disconnects the oldest stranger. NULL: all guests are known,
+ * some with two connections. */
 static struct hly_boot_guest *slot(struct hly_boot_reception *r)
 {
     for (int i = 0; i < r->nslots; i++) {
@@ -257,7 +259,7 @@ static struct hly_boot_guest *slot(struct hly_boot_reception *r)
     return oldest;
 }
 
-/* No descriptor is left: a stranger may have it. True: there is one now. */
+/* No descriptor is left: disconnects an idle stranger. True: a descriptor is free now. */
 static bool spare(struct hly_boot_reception *r)
 {
     struct hly_boot_guest *oldest = oldest_stranger(r);
@@ -269,7 +271,7 @@ static bool spare(struct hly_boot_reception *r)
     return idle;
 }
 
-/* At most some guests a call, so that the others are heard between. */
+/* Accepts only some guests in a call, so that hellos of earlier ones are read in between. */
 static void let_in(struct hly_boot_reception *r)
 {
     for (int i = 0; i < 64; i++) {
@@ -327,7 +329,7 @@ void hly_boot_reception_turn(struct hly_boot_reception *r, int timeout_ms)
         if (g && g->fd >= 0)
             guest_event(r, g, events[i].events);
     }
-    for (int i = 0; i < n; i++) /* last: takes over slots that events may have freed */
+    for (int i = 0; i < n; i++) /* last, since the events above may have freed slots */
         if (!events[i].data.ptr)
             let_in(r);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* share.c - whether this process can share memory at all. */
+/* share.c - checks whether this process can share memory with others at all. */
 #define _GNU_SOURCE
 #include "share.h"
 
@@ -19,8 +19,8 @@
 
 enum { LEAST_BYTES = 64 << 10 };
 
-/* What is refused; NULL: nothing is. Memory that is short is another matter: that is an error when
- * it is needed. */
+/* Gives the system call that is refused; NULL: none is. A lack of memory or descriptors does not
+ * count here: it becomes an error when they are needed. */
 static const char *refused(void)
 {
     int process = (int)syscall(SYS_pidfd_open, getpid(), 0);
@@ -55,7 +55,7 @@ bool hly_share_probe(char why[HLY_SHARE_WHY])
 {
     struct rlimit limit;
     why[0] = 0;
-    /* Beyond the limit the kernel does not only refuse, it sends SIGXFSZ: so look first. */
+    /* Beyond the limit the kernel also sends SIGXFSZ, so check the limit first. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < LEAST_BYTES) {
         snprintf(why, HLY_SHARE_WHY,
                  "the limit on file size (ulimit -f) is %llu bytes, %d are "

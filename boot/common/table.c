@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.c - which rank is on which node, as the holder finds it and all ranks read it. Nodes are
- * numbered in the order of their lowest ranks, which also say how many processors a node has. On
- * the wire: the runs, the ports of all ranks, the ranks whose ip is not that of their node's lowest
- * rank, and the nodes, each a family, its ip (4 or 16 bytes) and its name with its end. Then, for
- * each rank others, the processes of its node.
+ * table.c - the table of ranks, nodes and addresses: the holder writes it, and all ranks read it.
+ * Nodes are numbered in the order of their lowest ranks. The lowest rank also says how many
+ * processors its node has. On the wire it has the runs, the ports of all ranks, and the ranks whose
+ * IP is not that of their node's lowest rank. Then come the nodes: each a family, its IP (4 or 16
+ * bytes) and its name with a final zero. After these, not the same for all ranks, the processes of
+ * the rank's node.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static int by_place(const void *a, const void *b)
     return order ? order : x->rank - y->rank;
 }
 
-/* node_of[rank] for all; the number of nodes, or -1 without memory. */
+/* Fills node_of[rank] for all ranks. Returns the number of nodes, or -1: no memory. */
 static int number_nodes(const struct hly_boot_hello *hellos, int nranks, int32_t *node_of)
 {
     struct place *places = malloc((size_t)nranks * sizeof places[0]);
@@ -73,7 +74,7 @@ static char *put(char *to, const void *from, size_t bytes)
     return to + bytes;
 }
 
-/* Finds which rank speaks for each node, and how many bytes the table has. */
+/* Finds the lowest rank of each node, and computes how many bytes the table has. */
 static size_t measure(const struct hly_boot_hello *hellos, int nranks, const int32_t *node_of,
                       const struct hly_boot_hello **firsts, struct hly_boot_answer *answer)
 {
@@ -97,7 +98,7 @@ static size_t measure(const struct hly_boot_hello *hellos, int nranks, const int
     return bytes;
 }
 
-/* Ranks that share processors learn it with every address, those with another ip, too. */
+/* Marks the address of every rank on an oversubscribed node, also of ranks with another IP. */
 static void mark_oversubscribed(struct hly_boot_hello *hellos, int nranks, const int32_t *node_of,
                                 const struct hly_boot_hello **firsts, const uint32_t *count)
 {
@@ -109,8 +110,8 @@ static void mark_oversubscribed(struct hly_boot_hello *hellos, int nranks, const
     }
 }
 
-/* The processes, node by node, to where they go; count[node] becomes where the next node's begin.
- */
+/* Writes the processes, node by node; count[node] becomes the start of the next node's
+ * processes. */
 static void write_processes(const struct hly_boot_hello *hellos, int nranks, const int32_t *node_of,
                             uint32_t *count, char *to, struct hly_boot_part *parts)
 {
@@ -130,7 +131,7 @@ static void write_processes(const struct hly_boot_hello *hellos, int nranks, con
     }
 }
 
-/* The table alone; where it ends. */
+/* Writes the table without the processes. Returns where it ends. */
 static char *write_table(const struct hly_boot_hello *hellos, int nranks, const int32_t *node_of,
                          const struct hly_boot_hello **firsts, uint32_t nnodes, char *to)
 {

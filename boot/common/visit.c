@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* visit.c - a guest at a meeting: hears who holds it, says hello, takes the answer (meet.h). */
+/* visit.c - a guest of a meeting: reads the greeting, sends the hello, reads the answer
+ * (meet.h). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -27,7 +28,7 @@ bool hly_boot_wait(int fd, short events, uint64_t until_ns)
     }
 }
 
-/* All the bytes, or false: errno is 0 at the end of the stream, ETIMEDOUT, or what recv says. */
+/* Reads all the bytes. False: errno is 0 (end of the stream), ETIMEDOUT, or that of recv(). */
 static bool take(int fd, void *to, size_t bytes, uint64_t until_ns)
 {
     size_t got = 0;
@@ -71,13 +72,14 @@ static int say_hello(const struct hly_boot_visit *visit, int fd,
     if (rc)
         return rc;
     hly_boot_hello_mac(visit->key, greeting, hello, hello->mac);
-    /* An empty send buffer takes it at once. What is wrong with the connection is seen by recv. */
+    /* The send buffer is empty, so it takes the hello at once. recv() will report errors of the
+     * connection. */
     (void)!send(fd, hello, sizeof *hello, MSG_NOSIGNAL);
     return HALAY_OK;
 }
 
-/* A text, or a table of no more than the ranks can have; and the rank that was asked for, if it
- * was. */
+/* Is the answer valid: a text, or a table that is not too large, and the rank that the guest asked
+ * for? */
 static bool answer_fits(const struct hly_boot_visit *visit, const struct hly_boot_answer *a,
                         const struct hly_boot_hello *hello)
 {
@@ -93,7 +95,7 @@ static bool answer_fits(const struct hly_boot_visit *visit, const struct hly_boo
            a->bytes <= a->nranks * HLY_BOOT_RANK_BYTES;
 }
 
-/* The answer and its payload, proved to come from one who knows the secret. */
+/* Reads the answer and its payload, and checks that the sender knows the secret. */
 static int take_answer(const struct hly_boot_visit *visit, int fd,
                        const struct hly_boot_greeting *greeting, const struct hly_boot_hello *hello,
                        struct hly_boot_answer *answer, char **payload)
@@ -102,7 +104,7 @@ static int take_answer(const struct hly_boot_visit *visit, int fd,
     uint8_t digest[32], mac[32];
     bool whole = take(fd, answer, sizeof *answer, visit->wait_ns ? visit->wait_ns : visit->end_ns);
     const bool gave_up = visit->wait_ns && !whole && errno == ETIMEDOUT;
-    if (gave_up && !shutdown(fd, SHUT_RD)) /* what is there can still be read */
+    if (gave_up && !shutdown(fd, SHUT_RD)) /* bytes that have come can still be read */
         whole = take(fd, answer, sizeof *answer, 0);
     if (visit->heard)
         *visit->heard = gave_up ? HLY_BOOT_GAVE_UP : HLY_BOOT_HEARD;
@@ -153,7 +155,7 @@ int hly_boot_visit_ask(const struct hly_boot_visit *visit, int fd,
     *payload = NULL;
     *answer = (struct hly_boot_answer){0};
     if (greeting->version != HLY_BOOT_VERSION) {
-        say_hello(visit, fd, greeting, hello); /* so that the holder can tell the others */
+        say_hello(visit, fd, greeting, hello); /* so that the holder can log the other version */
         hly_boot_say(visit->log, 0,
                      "%s speaks version %u of the rendezvous, %s version %d: run the same version "
                      "of Halay on all nodes",

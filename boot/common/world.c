@@ -2,9 +2,10 @@
 /*
  * world.c - one meeting (world.h).
  *
- * Invariant: a world is made of processes that ask, all at once, and all are told the same. Where
- * ranks change, members of the last world come first, in the order of their ranks, so rank 0 has
- * lived in it; newcomers follow, by place. Else a rank is its place.
+ * Invariant: a world consists of processes that asked at the same time, and all get the same table.
+ * If ranks may change, members of the last world come first, in the order of their ranks. So rank 0
+ * is one of them, if any is left. Newcomers follow, by place. In static jobs a process's rank is
+ * its place.
  */
 #include "world.h"
 
@@ -31,7 +32,7 @@ bool hly_worlds_is_static(const struct hly_worlds *w)
     return w->least == 0;
 }
 
-/* Some process that asks, and was in the last world, says that this rank of it is lost. */
+/* Does an asking process that was in the last world report this rank of it as lost? */
 static bool is_lost(const struct hly_worlds *w, int rank)
 {
     for (int p = 0; p < w->nplaces; p++) {
@@ -46,7 +47,8 @@ static bool is_lost(const struct hly_worlds *w, int rank)
     return false;
 }
 
-/* Static jobs and first worlds wait for all that were started; later ones for the members. */
+/* Static jobs, and the first world of others, wait for all started processes; later worlds wait for
+ * the members of the last one. */
 bool hly_worlds_is_awaited(const struct hly_worlds *w, int p)
 {
     const struct hly_place *place = &w->place[p];
@@ -117,7 +119,8 @@ static bool is_complete(const struct hly_worlds *w)
     return true;
 }
 
-/* Those that ask are enough; where one has ended well, the job ends with those that are left. */
+/* Do enough processes ask? Once a process has ended with status 0 the job is ending, and any number
+ * is enough. */
 static bool are_enough(const struct hly_worlds *w)
 {
     const int n = hly_worlds_asking(w);
@@ -161,7 +164,7 @@ void hly_worlds_end(struct hly_worlds *w, int p, bool well)
         w->first_ended = p;
 }
 
-/* Counts the time of a process that asks. */
+/* Takes the deadline of an asking process into account. */
 static void count_time(struct hly_worlds *w, const struct hly_place *place, uint64_t now)
 {
     const bool newcomer = !place->member && w->epoch && !hly_worlds_is_static(w);
@@ -172,12 +175,13 @@ static void count_time(struct hly_worlds *w, const struct hly_place *place, uint
         *end = place->end_ns;
 }
 
-/* The process asks from now on. Not to the end of its time: it is to hear an answer before. */
+/* The process asks from now on. Its time ends a little before its own deadline, so that an answer
+ * reaches it. */
 static void take(struct hly_worlds *w, struct hly_place *place, const struct hly_worlds_hello *it,
                  bool same, uint64_t now)
 {
     const uint64_t left = it->left_ns, spare = left / 5 < 2 * S ? left / 5 : 2 * S;
-    /* A program of its own in the same place comes as a newcomer does. */
+    /* Another process in the same place counts as a newcomer. */
     place->member = place->member && !place->leaves && same;
     place->leaves = place->lost = place->reported = false;
     place->condemned = place->doomed = place->stopped = false;
@@ -203,7 +207,7 @@ enum hly_hello hly_worlds_hello(struct hly_worlds *w, int p, const struct hly_wo
         return HLY_HELLO_LATE;
     }
     const bool alike = !w->once && !memcmp(place->id, it->id, sizeof place->id);
-    const bool same = alike && it->epoch == w->epoch; /* it was answered, for the last world */
+    const bool same = alike && it->epoch == w->epoch; /* this very process is in the last world */
     if (place->state == HLY_PLACE_ASKING && !alike) {
         w->broken = w->once ? HLY_CAUSE_TWIN : w->broken;
         return HLY_HELLO_TWIN;
@@ -225,7 +229,7 @@ static void answered(struct hly_worlds *w, struct hly_place *place, enum hly_pla
     move(w, place, state);
 }
 
-/* A newcomer does not drive out a member. */
+/* Refuses the newcomer, if only one of the two is a member. */
 int hly_worlds_differ(struct hly_worlds *w, int a, int b)
 {
     const int refused = w->place[b].member && !w->place[a].member ? a : b;
@@ -275,7 +279,8 @@ static bool act(struct hly_worlds_action *a, enum hly_worlds_what what, enum hly
     return true;
 }
 
-/* Before the others meet: its launcher may know who is lost with it. */
+/* Reports each process that the asking ones call lost, before they meet: its launcher may know that
+ * others are lost with it. */
 static bool report(struct hly_worlds *w, struct hly_worlds_action *a)
 {
     for (int p = 0; p < w->nplaces && !hly_worlds_is_static(w); p++) {
@@ -289,7 +294,7 @@ static bool report(struct hly_worlds *w, struct hly_worlds_action *a)
     return false;
 }
 
-/* Newcomers whose time is over, at `now`, or all of them. */
+/* Refuses a newcomer whose time is over at `now` (UINT64_MAX: any newcomer). */
 static bool refuse_newcomer(struct hly_worlds *w, uint64_t now, enum hly_worlds_cause cause,
                             struct hly_worlds_action *a)
 {
@@ -311,7 +316,7 @@ void hly_worlds_refused(struct hly_worlds *w)
     w->closed = w->once;
 }
 
-/* Gives each process its rank. */
+/* Assigns the ranks of the next world. */
 static void rank_all(struct hly_worlds *w)
 {
     const bool by_place = hly_worlds_is_static(w);
@@ -323,7 +328,8 @@ static void rank_all(struct hly_worlds *w)
             w->order[w->place[p].rank] = p;
     for (int rank = 0; rank < w->nplaces; rank++)
         if (w->order[rank] >= 0)
-            w->order[w->n++] = w->order[rank]; /* n <= rank: not one that is still to be read */
+            /* n <= rank: overwrites no entry that is still to be read */
+            w->order[w->n++] = w->order[rank];
     for (int p = 0; p < w->nplaces; p++)
         if (asks(w, p) && (by_place || !w->place[p].member))
             w->order[w->n++] = p;
@@ -369,7 +375,7 @@ static bool decide(struct hly_worlds *w, struct hly_worlds_action *a)
         return act(a, HLY_WORLDS_TABLE, HLY_CAUSE_NONE, -1);
     w->listed = true;
     for (int p = 0; p < w->nplaces; p++)
-        w->place[p].lost = false; /* it is still to say that it is not on the list */
+        w->place[p].lost = false; /* waits for it again: it has to ask, or to say that it leaves */
     return act(a, HLY_WORLDS_LIST, HLY_CAUSE_NONE, -1);
 }
 
@@ -392,7 +398,7 @@ static void set_times(struct hly_worlds *w, uint64_t now)
         w->look_ns = w->looked = 0;
 }
 
-/* When those that wait for a list look who comes; UINT64_MAX: never. */
+/* When to look which ranks of a node are coming, before the list closes; UINT64_MAX: never. */
 static uint64_t list_look_ns(const struct hly_worlds *w)
 {
     return w->listed ? UINT64_MAX : w->look_ns > w->list_ns ? w->look_ns : w->list_ns;
@@ -412,7 +418,7 @@ uint64_t hly_worlds_due_ns(const struct hly_worlds *w)
     return !w->list_ns && w->look_ns && w->look_ns < next ? w->look_ns : next;
 }
 
-/* None of those that newcomers wait for will ever come to a commit. */
+/* True if all members that newcomers wait for are stopped, so none will ask. */
 static bool are_stopped(const struct hly_worlds *w)
 {
     for (int p = 0; p < w->nplaces; p++)
@@ -421,16 +427,16 @@ static bool are_stopped(const struct hly_worlds *w)
     return true;
 }
 
-/* Will it never ask? It is stopped, or those that ask call it lost. */
+/* Is the process unfit to ask: stopped, or called lost by the asking ones? */
 static bool is_unfit(const struct hly_worlds *w, const struct hly_place *place)
 {
     return place->stopped ||
            (place->state == HLY_PLACE_IN && place->member && is_lost(w, place->rank));
 }
 
-/* In a job whose ranks change the others go on without a process that is unfit for too long; and,
- * when their time is over, without any that has not asked. Where they are too few without it, it is
- * condemned all the same: another one comes in its place. */
+/* In a job whose ranks may change, the others go on without a process that is unfit for too long.
+ * When their time is over they go on without any that has not asked. If they are too few, an unfit
+ * process is condemned all the same: the launcher starts another one in its place. */
 static void give_up(struct hly_worlds *w, bool over, uint64_t now)
 {
     const bool wait = w->decide_ns || are_stopped(w), enough = are_enough(w);
@@ -452,8 +458,8 @@ static void give_up(struct hly_worlds *w, bool over, uint64_t now)
     }
 }
 
-/* Newcomers wait for a commit, members for each other: who is stopped matters to the first when no
- * member runs. Where all are needed, a look is for those that have failed. */
+/* Newcomers wait until the members ask, at a commit; members wait for each other. A static job
+ * looks only for processes whose halay_init has failed. */
 static bool is_look_due(const struct hly_worlds *w, bool over, uint64_t now)
 {
     if (!w->decide_ns && !w->expire_ns)
@@ -511,7 +517,7 @@ bool hly_worlds_condemned(struct hly_worlds *w, int *place)
         w->place[p].condemned = false;
         if (w->place[p].state == HLY_PLACE_IN || w->place[p].state == HLY_PLACE_STARTED) {
             *place = p;
-            return true; /* else it asks */
+            return true; /* else it asks, and gets a refusal */
         }
     }
     return false;

@@ -12,12 +12,12 @@
  *    count, type, operation and root. A call that differs on one rank ends with the same error on
  *    all of them; halay_comm_verdict() then says who, where, what and what to do.
  *  - When the ranks have agreed that a call has failed, a rank that is still in the call, or enters
- *    it later, gets that error too: same code, same rank at fault, same text. A rank for which the
- *    call had ended well before gets it from its next call on that communicator, or else from
- *    halay_finalize(). No call that succeeds waits for this.
- *  - After a death, a missed deadline, different settings, or an error in a call that had ended
- *    well for some rank, the communicator is broken: every later call on it fails at once, with the
- *    same error (but halay_comm_shrink() and the like).
+ *    it later, gets that error too: same code, same rank at fault, same text. A rank on which the
+ *    call had already succeeded gets the error from its next call on that communicator, or else
+ *    from halay_finalize(). No call that succeeds waits for this.
+ *  - A death, a missed deadline, different settings, or an error in a call that had succeeded on
+ *    some rank break the communicator. Every later call on it fails at once, with the same error.
+ *    Only halay_comm_shrink() and the other calls for after failures still work.
  *  - Every call returns by the communicator's deadline (30 min unless set otherwise), or up to 2 s
  *    later, in which the ranks agree why it failed; 4 s if a peer has stopped during a transfer.
  *  - Every function may be called from any thread. Calls on one communicator have to be ordered by
@@ -49,10 +49,10 @@ extern "C" {
 /* The numbers are stable: they are part of the ABI and never reused. */
 enum {
     HALAY_OK = 0,
-    HALAY_INPROGRESS = 1, /* no error: an event will follow (contracts), or not done yet (test) */
-    HALAY_EINVAL = -1,    /* an argument no call could accept */
-    HALAY_ENOMEM = -2,    /* memory, descriptors or address space ran out */
-    HALAY_EUNSUPPORTED = -3, /* legal, but not offered here */
+    HALAY_INPROGRESS = 1,    /* no error: an event will follow (plug-ins), or not done yet (test) */
+    HALAY_EINVAL = -1,       /* an argument no call could accept */
+    HALAY_ENOMEM = -2,       /* memory, descriptors or address space ran out */
+    HALAY_EUNSUPPORTED = -3, /* valid, but not available here */
     HALAY_ESTATE = -4,       /* freed, finalized, initialized twice, or in use */
     HALAY_EMISMATCH = -5,    /* ranks called different collectives, or with different arguments */
     HALAY_ETIMEOUT = -6,     /* the deadline passed; the verdict names who was missing */
@@ -61,11 +61,11 @@ enum {
     HALAY_EBOOT = -9,        /* a launcher announced ranks, and they could not be found */
     HALAY_EFORKED = -10,     /* called in a forked child */
     HALAY_EPLAN = -11,       /* a plan without a valid certificate: refused */
-    HALAY_EAGAIN = -12,      /* full for now: try again (contracts only) */
+    HALAY_EAGAIN = -12,      /* full for now: try again (plug-ins only) */
     HALAY_EINTERNAL = -13,   /* a bug in Halay */
-    HALAY_EDEVICE = -14,  /* a device failed, or did not end: memory may still change (verdict) */
-    HALAY_EREVOKED = -15, /* a rank has revoked the communicator */
-    HALAY_EOVER = -16     /* the job ends, and this process has come too late to join it */
+    HALAY_EDEVICE = -14,     /* a device failed; memory may still change if the verdict says so */
+    HALAY_EREVOKED = -15,    /* a rank has revoked the communicator */
+    HALAY_EOVER = -16        /* the job ends, and this process has come too late to join it */
 };
 
 /* A short fixed English text for a code ("HALAY_EMISMATCH: ..."). Never NULL. */
@@ -92,7 +92,7 @@ typedef enum halay_type {
     HALAY_FLOAT64,
     HALAY_COMPLEX64,  /* two float32: real, imaginary */
     HALAY_COMPLEX128, /* two float64 */
-    /* A value and where it was found, for MINLOC and MAXLOC: the structs below. */
+    /* A value and its index, for MINLOC and MAXLOC: the structs below. */
     HALAY_FLOAT32_INT32,
     HALAY_FLOAT64_INT64,
     HALAY_INT32_INT32,
@@ -164,8 +164,9 @@ HALAY_API int halay_scale(void *out, const void *in, size_t count, halay_type_t 
                           double factor);
 
 /*
- * As `in`: the input is in `out` already (see each collective). As `out`, where MPI has it, at the
- * root of a scatter; HALAY_EINVAL, on all ranks, as any other buffer.
+ * Passed as `in`: the input is in `out` already (see each collective). Passed as `out` at the root
+ * of a scatter, as in MPI: its block stays in `in`. For any other buffer: HALAY_EINVAL on all
+ * ranks.
  */
 #define HALAY_IN_PLACE ((const void *)-1)
 
@@ -181,35 +182,35 @@ struct halay_device_ops;
 struct halay_group_ops;
 
 /*
- * What halay_init() takes. NULL, or HALAY_CONFIG_INIT unchanged, is what a program wants: the job
- * is found through PMIx, and everything else is chosen. Zero and NULL always mean "choose". What
- * an older program's struct does not have is chosen; HALAY_EINVAL if it is newer than the library
- * and sets what that does not know.
+ * The arguments of halay_init(). Most programs pass NULL, or HALAY_CONFIG_INIT unchanged: Halay
+ * finds the job through PMIx, and chooses everything else. Zero and NULL always mean "choose".
+ * Members that an older program's struct lacks are chosen, too. HALAY_EINVAL: the struct is newer
+ * than the library, and sets a member that the library does not know.
  *
  * boot_arg means one of three things:
- *   boot NULL, boot_arg NULL      nothing: the job is found
- *   boot NULL, boot_arg not NULL  a halay_boot_rank_t (boot.h): the program says its rank
+ *   boot NULL, boot_arg NULL      Halay finds the job
+ *   boot NULL, boot_arg not NULL  a halay_boot_rank_t (boot.h): the program gives its rank
  *   boot not NULL                 boot->open gets it; the transport has it as params.arg, too
  *
  * The tables of functions here, and those of plug-ins, follow one rule: every member is set, none
- * is NULL. A function that has nothing to offer answers HALAY_EUNSUPPORTED, or does nothing where
- * it returns nothing. A table that is shorter than its header's is of an older ABI.
+ * is NULL. A function that an implementation does not offer returns HALAY_EUNSUPPORTED; a void one
+ * does nothing. A table that is shorter than its header's is of an older ABI.
  */
 typedef struct halay_config {
     size_t size;                                 /* of this struct, for growth */
     const struct halay_boot_ops *boot;           /* how to find the peers (boot.h) */
-    void *boot_arg;                              /* one of three, see above */
+    void *boot_arg;                              /* see above */
     const struct halay_transport_ops *transport; /* the only transport to use (transport.h) */
-    const char *transport_options;               /* of that transport */
-    const struct halay_device_ops *device;       /* who reduces and copies (device.h) */
-    void *device_arg;                            /* handed to device->open */
+    const char *transport_options;               /* options of that transport */
+    const struct halay_device_ops *device;       /* reduces and copies (device.h) */
+    void *device_arg;                            /* passed to device->open */
     uint64_t deadline_ns;                        /* of the world communicator; HALAY_DEADLINE */
     const char *algorithm;                       /* "allreduce=ring,..."; HALAY_ALGORITHM */
     const char *isa;                             /* "scalar", "avx2", "avx512"; NULL: the best */
-    char *error;                                 /* halay_init's reason for failing is put here */
+    char *error;                                 /* gets the reason if halay_init() fails */
     size_t error_bytes;
-    const struct halay_group_ops *group; /* who does device collectives (group.h) */
-    void *group_arg;                     /* handed to it */
+    const struct halay_group_ops *group; /* does device collectives (group.h) */
+    void *group_arg;                     /* passed to its functions */
 } halay_config_t;
 
 #define HALAY_CONFIG_INIT                                                                          \
@@ -218,19 +219,19 @@ typedef struct halay_config {
     }
 
 /*
- * Finds the job and makes a context. Started by no launcher, the job has one rank. Where a launcher
- * announced more than one rank and they cannot be found, it fails (HALAY_EBOOT) and says what to
- * add. A process may hold one context of a job at a time (HALAY_ESTATE otherwise), and may make a
- * new one after halay_finalize(), any number of times. The reason for a failure goes to
+ * Finds the job and makes a context. Without a launcher the job has one rank. If a launcher has
+ * announced more than one rank, and Halay cannot find them, it fails (HALAY_EBOOT), and the text
+ * has a remedy. A process may hold one context of a job at a time (HALAY_ESTATE otherwise), and may
+ * make a new one after halay_finalize(), any number of times. The reason for a failure goes to
  * config->error and to standard error.
  */
 HALAY_API int halay_init(const halay_config_t *config, halay_context_t **context);
-/* The context that is there (the first one made that has not ended), to be shared; else as
- * halay_init(). Each user calls halay_finalize(), of which the last one ends the context. */
+/* Gives the process's existing context (the oldest that has not ended), to share it; if there is
+ * none, as halay_init(). Each user calls halay_finalize(); the last call ends the context. */
 HALAY_API int halay_init_shared(const halay_config_t *config, halay_context_t **context);
 /*
- * How many processes wait to be ranks of this job: rank 0 is told, others get 0. They come in when
- * all ranks have called halay_finalize() and halay_init(). Does not block.
+ * Gives the number of processes that wait to be ranks of this job, on rank 0; other ranks get 0.
+ * They join when all ranks have called halay_finalize() and halay_init(). Does not block.
  * HALAY_EUNSUPPORTED: the launcher always starts the same number of ranks.
  */
 HALAY_API int halay_newcomers(halay_context_t *context, int *count);
@@ -238,19 +239,20 @@ HALAY_API int halay_newcomers(halay_context_t *context, int *count);
 /*
  * Ends the context and frees it with all its communicators and requests; takes NULL. Not
  * collective: peers that still wait for this rank get an error that names it. Requests still in
- * flight are ended with an error here and on all ranks that still wait, and HALAY_ESTATE is
- * returned; the context is gone all the same. Where the last calls were broadcasts that did not
- * wait, it does, by the deadline. Where a call has ended well here and failed on other ranks, and
- * no later call has said so, the code of that error is returned.
+ * flight end with an error, here and on all ranks that still wait. Then it frees the context all
+ * the same, and returns HALAY_ESTATE. If the last calls were relaxed broadcasts it waits until all
+ * ranks have them, by the deadline. If a call has succeeded here and failed on other ranks, and no
+ * later call has returned that error, it returns its code.
  */
 HALAY_API int halay_finalize(halay_context_t *context);
-/* The same, of a process that does not come again while the job goes on: where ranks may change,
- * the others meet without it at once, and do not wait until it has ended. */
+/* The same, for a process that will not call halay_init() again in this job. If ranks may change,
+ * the others go on without it at once, and do not wait for the end of the process. */
 HALAY_API int halay_leave(halay_context_t *context);
 
 /*
- * Where this rank stands. This and the other structs with a size may be those of an older or a
- * newer header: as much is filled as both have, and size becomes that.
+ * Ranks, nodes and transports of the job, as this rank sees them. This struct and others with a
+ * size may be from an older or a newer header: Halay fills the members that both have, and sets
+ * size accordingly.
  */
 typedef struct halay_topology {
     size_t size; /* of this struct, set by the caller */
@@ -272,11 +274,13 @@ typedef struct halay_counters {
     /* Over all transports: bytes of the program's data without headers, and messages with those
      * that carry no data. */
     uint64_t sent_bytes, sent_messages, received_bytes, received_messages;
-    uint64_t operations;   /* calls that have ended, well or not: collectives, sends, receives */
-    uint64_t errors;       /* of the operations, those that have failed */
-    uint64_t connections;  /* connections to other ranks that were made */
-    uint64_t sleeps;       /* times that a thread has slept in the kernel to wait for progress */
-    uint64_t plans_made;   /* plans that were built: a repeated call uses the one of the first */
+    /* calls that have ended, also with an error: collectives, sends, receives */
+    uint64_t operations;
+    uint64_t errors;      /* of the operations, those that have failed */
+    uint64_t connections; /* connections to other ranks that were made */
+    uint64_t sleeps;      /* times that a thread has slept in the kernel to wait for progress */
+    /* plans that were made: a repeated call uses the plan of the first one */
+    uint64_t plans_made;
     uint64_t plans_proved; /* proofs that were made: equal plans share one */
     uint64_t repeated;     /* of the operations, those found in their communicator's call cache */
 } halay_counters_t;
@@ -302,9 +306,9 @@ HALAY_API int halay_comm_rank(const halay_comm_t *comm, int *rank);
 HALAY_API int halay_comm_size(const halay_comm_t *comm, int *nranks);
 
 /*
- * A communicator of the same ranks whose messages never meet those of the old one. Collective, but
- * sends nothing. Communicators must be made from one parent in the same order on all ranks; split
- * and from_ranks compare it (HALAY_EMISMATCH).
+ * Makes a communicator of the same ranks, with messages of its own. Collective, but sends nothing.
+ * All ranks must make the communicators of one parent in the same order; split and from_ranks
+ * compare the order (HALAY_EMISMATCH).
  */
 HALAY_API int halay_comm_dup(halay_comm_t *comm, halay_comm_t **dup);
 
@@ -329,10 +333,10 @@ HALAY_API int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n
                                     halay_comm_t **subset);
 
 /*
- * The same, collective over the listed ranks alone, and sends nothing: other ranks need not call
- * it, and get NULL if they do. Two that are made of one parent and one list need different tags,
- * also when the first was freed. If a rank passes another list or tag, the first call on the new
- * one ends with HALAY_ETIMEOUT. HALAY_EINVAL: the list or the tag is wrong on this rank.
+ * The same, but only the listed ranks have to call, and it sends nothing; other ranks get NULL if
+ * they call. Two communicators of one parent and one list need different tags, also if the first
+ * was freed. If a rank passes another list or tag, the first call on the new one ends with
+ * HALAY_ETIMEOUT. HALAY_EINVAL: the list or the tag is wrong on this rank.
  */
 HALAY_API int halay_comm_create_group(halay_comm_t *comm, const int ranks[], int n, uint64_t tag,
                                       halay_comm_t **made);
@@ -340,50 +344,49 @@ HALAY_API int halay_comm_create_group(halay_comm_t *comm, const int ranks[], int
 /* Frees it; takes NULL. Local. HALAY_ESTATE while requests are in flight, and for the world. */
 HALAY_API int halay_comm_free(halay_comm_t *comm);
 
-/* How long any later call on it may take before it ends with HALAY_ETIMEOUT. 0 is refused; more
- * than 73 years is 73 years. */
+/* Sets how long later calls on the communicator may take before they end with HALAY_ETIMEOUT. 0 is
+ * an error; more than 73 years is 73 years. */
 HALAY_API int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns);
 /* The deadline that later calls on it have now: that of the parent, unless it was set. Local. */
 HALAY_API int halay_comm_deadline(halay_comm_t *comm, uint64_t *deadline_ns);
 
-/* What a communicator may do that changes the meaning of its calls. All are off at first. */
+/* Properties of a communicator that change what its calls promise. All are off at first. */
 typedef enum halay_hint {
     /*
-     * 1, or 0: none. In a series of equal broadcasts on the ranks of one node, only the first and
-     * then every 32nd returns after all ranks have called. The root of the others does not wait.
-     * An error in one is then returned by one of the next 32 calls, or by
-     * halay_finalize, on every rank. Where a rank had ended that call well already, the
-     * communicator fails from then on. Persistent broadcasts and those in groups are heard of by
-     * all: a rank that starts one where others make the call is a mismatch.
+     * 1: relaxed broadcasts; 0: none. In a series of equal broadcasts, if all ranks are on one
+     * node, only the first and then every 32nd returns after all ranks have called. In the others
+     * the root does not wait. An error in one is then returned by one of the next 32 calls, or by
+     * halay_finalize, on every rank. If the call had succeeded on some rank, the communicator is
+     * broken from then on. Persistent broadcasts and those in groups are never relaxed: starting
+     * one on some ranks, while others make a relaxed call, is a mismatch.
      */
     HALAY_HINT_RELAXED_BROADCAST = 1,
     /*
-     * A planner (halay_planner_find; the first one is 0), or -1: none. Calls of the planner's
-     * collective, also in groups, are served by it wherever it can, whatever would be chosen. One
-     * at a time.
+     * A planner (halay_planner_find; the first one is 0), or -1: none. Halay uses it for all calls
+     * of its collective, also in groups, that it can serve. Only one planner at a time.
      */
     HALAY_HINT_PLANNER = 2
 } halay_hint_t;
 
 /*
- * Sets a hint to one of its values. All ranks set the same hints between the same two calls; where
- * they do not, the first call that is another one by it on some ranks only is a mismatch.
- * HALAY_ESTATE: calls are under way, relaxed ones have not been heard of by all yet, or (PLANNER)
- * there are persistent requests, whose plans are made. Local.
+ * Sets a hint to one of its values. All ranks must set the same hints between the same two calls;
+ * if not, the first call in which they differ is a mismatch. HALAY_ESTATE: calls are under way; or
+ * relaxed ones are not confirmed by all ranks yet; or (PLANNER) there are persistent requests,
+ * which have their plans already. Local.
  */
 HALAY_API int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value);
 
 /*
- * Why the call failed whose error the program read last on this communicator: from a blocking call,
- * from wait or test, or from a function that found an error of this rank alone. The verdict
- * of a collective is the same on every rank. Where none has failed, and the communicator was
- * revoked, it is that. It belongs to the request: of several that have failed each shows its own,
- * in the order in which the program reads the results.
+ * A verdict: why a call has failed. halay_comm_verdict() gives that of the last error that the
+ * program has got on this communicator. A blocking call, wait or test has returned it, or a
+ * function with an error on this rank alone. The verdict of a collective is the same on every rank.
+ * If no call has failed, and the communicator was revoked, it gives the revocation. Each failed
+ * request has a verdict of its own.
  */
 typedef struct halay_verdict {
     size_t size;       /* of this struct, set by the caller */
     int code;          /* HALAY_E*, 0 if no call has failed */
-    int rank;          /* at fault, in this communicator; -1 if no single one is */
+    int rank;          /* the rank at fault, in this communicator; -1: no single one */
     int other;         /* the other side of a mismatch, or of a link that is cut; or -1 */
     uint32_t sequence; /* number of the call on this communicator */
     char host[64];     /* of the rank at fault */
@@ -394,25 +397,26 @@ HALAY_API int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verd
 
 /* ------------------------------------------------------------------ after failures */
 
-/* These four may be called on a communicator that is broken or revoked. Ends all that is under way
- * on it, on all ranks, with HALAY_EREVOKED, and each later call; a verdict that all ranks have
- * agreed on already stays. Not collective: one rank calls it, and returns at once. */
+/* The program may call these four functions on a broken or revoked communicator.
+ * halay_comm_revoke() ends all calls on it, under way and later, on all ranks, with HALAY_EREVOKED.
+ * A verdict that all ranks have agreed on before stays. Not collective: one rank calls it, and
+ * returns at once. */
 HALAY_API int halay_comm_revoke(halay_comm_t *comm);
 /*
  * Collective over the survivors: *flag becomes the AND of the flags of all, the same on all, also
  * if ranks fail meanwhile. A rank that does not call by the deadline counts as failed from then on,
- * and gets HALAY_EPEER later. Ends by the deadline, or by as many as there are ranks that hang.
- * HALAY_EMISMATCH: some have called halay_comm_shrink. HALAY_EUNSUPPORTED: of
- * more than 1,536 ranks so many have failed that no message has room for them (48 groups of
- * neighbours).
+ * and gets HALAY_EPEER later. Takes a deadline at most for each rank that hangs. HALAY_EMISMATCH:
+ * some have called halay_comm_shrink. HALAY_EUNSUPPORTED: with more than 1,536 ranks, the failed
+ * ones form more than 48 ranges of consecutive ranks, for which a message has no room.
  */
 HALAY_API int halay_comm_agree(halay_comm_t *comm, int *flag);
-/* The same; makes a communicator of all but those that any of them knows to have failed, in order.
- * A rank that fails only now is in it perhaps: then calls on it fail, and it can be shrunk in turn.
- */
+/* The same, and makes a communicator of all ranks, in order, except for those that some survivor
+ * knows to have failed. A rank that fails meanwhile may be in it: then calls on it fail, and the
+ * program can shrink it in turn. */
 HALAY_API int halay_comm_shrink(halay_comm_t *comm, halay_comm_t **survivors);
-/* The ranks known here to have failed, in order: *n of them, as many in `ranks` as there is room
- * for (*n at the call). NULL: only how many. Those that an agree or shrink has found are. Local. */
+/* Gives the ranks that this rank knows to have failed, in order; with those that agree or shrink
+ * have found. *n: the size of `ranks` before the call, the number of failed ranks after it. ranks
+ * NULL: only the number. Local. */
 HALAY_API int halay_comm_failed(halay_comm_t *comm, int ranks[], int *n);
 
 /* ------------------------------------------------------------------ operations of the user */
@@ -431,12 +435,12 @@ typedef void halay_op_fn(void *arg, halay_type_t type, size_t count, void *dst, 
 #define HALAY_OP_GROUP_BYTES_MAX 4096
 
 /*
- * Makes an operation of fn, for every type: a number from HALAY_OP_USER on, good for reductions on
- * the context's communicators. The ranks must make theirs in the same order: only then are the
- * numbers equal, which is compared in each call. group: so many elements belong together (4 for
- * matrices of 2 x 2; 24 of HALAY_UINT8 for a struct of 24 bytes); the count of a call must be a
- * multiple of it, and fn gets whole groups. commutative 0: only algorithms that keep the ranks'
- * order serve it. Local. HALAY_ENOMEM: there are 128 already, or 65,536 have been made.
+ * Makes an operation of fn, for every type: a number from HALAY_OP_USER on, valid for reductions on
+ * the context's communicators. All ranks must make their operations in the same order: each call
+ * compares the numbers. group: how many elements belong together (4 for matrices of 2 x 2; 24 of
+ * HALAY_UINT8 for a struct of 24 bytes). The count of a call must be a multiple of it, and fn gets
+ * whole groups. commutative 0: only algorithms that keep the ranks' order serve it. Local.
+ * HALAY_ENOMEM: there are 128 operations already, or 65,536 were made.
  */
 HALAY_API int halay_op_create(halay_context_t *context, halay_op_fn *fn, void *arg, size_t group,
                               int commutative, halay_op_t *op);
@@ -554,10 +558,11 @@ HALAY_API int halay_gatherv(const void *in, void *out, const size_t counts[], co
                             halay_type_t type, int root, halay_comm_t *comm);
 
 /*
- * The other way round: block r of the root's in, of count elements, or counts[r] at displs[r], goes
- * to out on rank r. Elsewhere in and displs are not used, and may be NULL; counts are the same on
- * all ranks. IN_PLACE, at the root alone: the blocks are in out, where the root's own stays; or, as
- * out: they are in in, which is not written. HALAY_EMISMATCH: count or counts, type or root.
+ * The reverse of gather: block r of the root's in, of count elements, or counts[r] at displs[r],
+ * goes to out on rank r. Elsewhere in and displs are not used, and may be NULL; counts are the same
+ * on all ranks. IN_PLACE, at the root alone: the blocks are in out, where the root's own stays; or,
+ * passed as out: the blocks are in in, and the root's own stays there. HALAY_EMISMATCH: count or
+ * counts, type or root.
  */
 HALAY_API int halay_scatter(const void *in, void *out, size_t count, halay_type_t type, int root,
                             halay_comm_t *comm);
@@ -566,9 +571,9 @@ HALAY_API int halay_scatterv(const void *in, void *out, const size_t counts[],
                              halay_comm_t *comm);
 
 /*
- * in and out have a block of count elements for each rank: block d of in goes to rank d, whose out
- * block of this rank's number it becomes. IN_PLACE: the input is out. HALAY_EMISMATCH: count or
- * type.
+ * in and out have a block of count elements for each rank. Block d of in goes to rank d, where it
+ * becomes the out block with this rank's number. IN_PLACE: the input is out. HALAY_EMISMATCH: count
+ * or type.
  */
 HALAY_API int halay_alltoall(const void *in, void *out, size_t count, halay_type_t type,
                              halay_comm_t *comm);
@@ -578,7 +583,7 @@ HALAY_API int halay_alltoall(const void *in, void *out, size_t count, halay_type
  * out_counts[s] from rank s to out + out_displs[s]. displs may be NULL: one after the other. All
  * four are read before the call returns. IN_PLACE: the input is out, so in_counts and in_displs are
  * not used. HALAY_EMISMATCH: type; or a rank sends another count than its peer expects: the text
- * names both. HALAY_EINVAL: the two counts differ that a rank has for itself.
+ * names both. HALAY_EINVAL: a rank's two counts for itself differ.
  */
 HALAY_API int halay_alltoallv(const void *in, const size_t in_counts[], const size_t in_displs[],
                               void *out, const size_t out_counts[], const size_t out_displs[],
@@ -591,12 +596,12 @@ HALAY_API int halay_barrier(halay_comm_t *comm);
 
 /*
  * count elements from one rank of the communicator to another, `peer`. The n-th send of a rank to
- * another meets the n-th receive there from it, with the same count and type; there are no tags.
+ * another matches the n-th receive there from it, with the same count and type; there are no tags.
  * Apart from that order, sends and receives are independent of all other calls. A send returns when
- * its receive was called and the data are on their way: two ranks that send to each other first and
- * receive then would wait for the deadline; use the non-blocking forms. No rank sends to itself.
- * Errors are those of collectives, on these two ranks. HALAY_EMISMATCH: count or type.
- * HALAY_EINVAL, on this rank alone: peer is not another rank.
+ * the receive was called and the data are on their way, as MPI_Ssend does. So two ranks that both
+ * send first and then receive would wait until the deadline; use the non-blocking forms. No rank
+ * sends to itself. Errors are those of collectives, on these two ranks. HALAY_EMISMATCH: count or
+ * type. HALAY_EINVAL, on this rank alone: peer is not another rank.
  */
 HALAY_API int halay_send(const void *buffer, size_t count, halay_type_t type, int peer,
                          halay_comm_t *comm);
@@ -606,10 +611,10 @@ HALAY_API int halay_recv(void *buffer, size_t count, halay_type_t type, int peer
 /* ------------------------------------------------------------------ without waiting */
 
 /*
- * The same, returning at once: the result is in when halay_request_wait() or _test() says so. Many
- * may be in flight; they make progress in any call that waits and in halay_context_progress().
- * An error in the arguments is reported by the wait, as to all other ranks, where a request could
- * be made at all.
+ * The same, returning at once: the result is valid once halay_request_wait() or _test() says so.
+ * Many may be in flight; they make progress in any call that waits and in halay_context_progress().
+ * The wait returns an error in the arguments, as on all other ranks, unless there was no memory for
+ * a request.
  */
 HALAY_API int halay_iallreduce(const void *in, void *out, size_t count, halay_type_t type,
                                halay_op_t op, halay_comm_t *comm, halay_request_t **request);
@@ -656,13 +661,13 @@ HALAY_API int halay_irecv(void *buffer, size_t count, halay_type_t type, int pee
                           halay_comm_t *comm, halay_request_t **request);
 
 /*
- * Persistent: the same calls, made once and started many times. The request keeps what can be
- * computed from the arguments, so a start costs less than the call; buffers, counts and operation
- * stay those of the init call, only what is in the buffers changes. An init call is local, sends
- * nothing and begins nothing; wrong arguments are told by each wait, on all ranks. HALAY_ESTATE:
- * the communicator was freed. The communicator cannot be freed before the request. To other ranks a
- * start is the call itself: it takes its place among this rank's calls when it is started, and may
- * meet a call of another form.
+ * Persistent: the same calls, made once and started many times. The request keeps the plan and
+ * other results of the arguments, so a start costs less than the call. Buffers, counts and
+ * operation stay those of the init call; only the contents of the buffers change. An init call is
+ * local, sends nothing and begins nothing; each wait returns an error in the arguments, on all
+ * ranks. HALAY_ESTATE: the communicator was freed. The communicator cannot be freed before the
+ * request. To other ranks a start is the call itself. It takes its place in the order of calls, and
+ * may match a call of another form.
  */
 HALAY_API int halay_allreduce_init(const void *in, void *out, size_t count, halay_type_t type,
                                    halay_op_t op, halay_comm_t *comm, halay_request_t **request);
@@ -712,21 +717,23 @@ HALAY_API int halay_send_init(const void *buffer, size_t count, halay_type_t typ
 HALAY_API int halay_recv_init(void *buffer, size_t count, halay_type_t type, int peer,
                               halay_comm_t *comm, halay_request_t **request);
 
-/* Begins it. HALAY_ESTATE: started before, and not waited for. HALAY_EINVAL: not persistent. */
+/* Starts a persistent request. HALAY_ESTATE: it was started, and not waited for. HALAY_EINVAL: not
+ * persistent. */
 HALAY_API int halay_request_start(halay_request_t *request);
 /* Frees a persistent one, which must not be under way (HALAY_ESTATE); takes NULL. Local. */
 HALAY_API int halay_request_free(halay_request_t *request);
 
 /*
- * Several collectives as one, all or nothing. Between begin and end the blocking and non-blocking
- * collectives on comm are only collected (*request becomes NULL, a blocking one returns at once):
- * counts and displacements are read, buffers are not. end begins them and gives one request for
- * all. The ranks compare the whole group first: where a rank has other calls in it, or a wrong one,
- * the group fails on all ranks with the same error, and no buffer was touched. A failure after that
- * (a rank dies) is the group's result, that of the first call that failed; then the contents of all
- * of its outputs are undefined. Results of one call are not there before the group is complete, so
- * none may use another's. Takes one place among the communicator's calls. Not in a group: send,
- * receive, persistent requests (HALAY_ESTATE, and the group fails), communicators made of comm.
+ * Several collectives as one, all or nothing. Between begin and end Halay only collects the
+ * blocking and non-blocking collectives on comm: *request becomes NULL, and a blocking one returns
+ * at once. It reads counts and displacements, but no buffers. end starts them and gives one request
+ * for all. The ranks compare the whole group first: where a rank has other calls in it, or a wrong
+ * one, the group fails on all ranks with the same error, and no buffer was touched. A failure after
+ * that (a rank dies) is the group's result, that of the first call that failed; then the contents
+ * of all of its outputs are undefined. Results of a call are valid only after the whole group, so
+ * no call may use another's result. A group is one call in the communicator's order. Not in a
+ * group: send, receive, persistent requests (HALAY_ESTATE, and the group fails), communicators made
+ * of comm.
  */
 HALAY_API int halay_group_begin(halay_comm_t *comm);
 /* HALAY_ESTATE: none was begun. */
@@ -734,11 +741,11 @@ HALAY_API int halay_group_end(halay_comm_t *comm, halay_request_t **request);
 
 /*
  * Waits for the request, frees it (a persistent one can be started again instead) and returns its
- * result. NULL is HALAY_EINVAL, a request that was freed already, or not started, HALAY_ESTATE.
+ * result. HALAY_EINVAL: NULL. HALAY_ESTATE: the request was freed already, or was not started.
  */
 HALAY_API int halay_request_wait(halay_request_t *request);
 /*
- * Makes progress once. HALAY_INPROGRESS: not done, the request lives on. Otherwise as
+ * Makes progress once. HALAY_INPROGRESS: the request is not done, and stays valid. Otherwise as
  * halay_request_wait(): the result, and the request is freed, or can be started again.
  */
 HALAY_API int halay_request_test(halay_request_t *request);
@@ -747,7 +754,7 @@ HALAY_API int halay_request_test(halay_request_t *request);
 }
 #endif
 
-/* Parts of this header: registered memory, streams of a device, what transports have counted. */
+/* Parts of this header: registered memory, streams of a device, counters of transports. */
 #include "memory.h"
 #include "stats.h"
 #include "stream.h"

@@ -3,8 +3,8 @@
  * plan.h - a collective as data. For tools that prove, print, cost and simulate plans; a program
  * that only calls collectives needs halay.h alone.
  *
- * A plan is what ONE rank does: steps with dependencies, on symbolic operands. It names no address
- * and no count, so one plan serves every count, and its proof holds for all of them.
+ * A plan is the schedule of ONE rank: steps with dependencies, on symbolic operands. It names no
+ * address and no count, so one plan serves every count, and its proof holds for all of them.
  *
  * Memory as a plan sees it
  *  - The data of the collective are cut into `blocks` blocks, numbered from 0; their sizes are
@@ -54,7 +54,7 @@
  *          (destination), operand[1] (source). The step names an entry of the plan's groups: the
  *          kind, the members by rising rank, and which run of blocks is whose. The runs follow one
  *          another; together they are the whole. A member's own run may be empty.
- *            reduce_scatter, reduce, allreduce   own run = sum of the members' wholes
+ *            reduce_scatter, reduce, allreduce   own run = sum of the members' sources
  *            allgather, broadcast                whole = each block from the member whose it is
  *            alltoall                            a member's run = the own run of its whole
  *          An alltoall's operands are both the whole, which are apart, and all runs are of one
@@ -72,16 +72,16 @@
  * halay_plan_make() sorts them. A message is named by (sender, receiver, edge): edges are numbered
  * by the planner so that no two messages of a plan from one rank to another have the same edge, and
  * both sides agree. Both operands of a message, and of a COPY, are the same run of blocks; those of
- * an alltoall have the same count only, for there a block's number is another at each rank. All
- * members of a group step have the same group.
+ * an alltoall only have the same count, since a block's number differs between sender and receiver.
+ * All members of a group step have the same group.
  *
- * What is proved of the plans of all ranks together (docs/algorithms.md): every send has its recv
- * with the same blocks, and a group step all its members; no deadlock with zero buffering; every
- * input is counted exactly once; the same operands in the same order on every rank; nothing is read
- * before it is written; no two steps that could run at once touch the same memory, one of them
- * writing; scratch as declared; and no rank finishes before it has heard, directly or not, from
- * every other rank (so that an error on any rank reaches all before one of them returns success;
- * with HALAY_PLANNER_RELAXED from the root).
+ * The prover checks of the plans of all ranks together (docs/algorithms.md): every send has its
+ * recv with the same blocks, and a group step all its members; no deadlock with zero buffering;
+ * every input is counted exactly once; the same operands in the same order on every rank; nothing
+ * is read before it is written; no two steps that could run at once touch the same memory, one of
+ * them writing; scratch as declared; and no rank finishes before it has heard, directly or not,
+ * from every other rank (so that an error on any rank reaches all before one of them returns
+ * success; with HALAY_PLANNER_RELAXED from the root).
  */
 #ifndef HALAY_PLAN_H
 #define HALAY_PLAN_H
@@ -130,8 +130,7 @@ enum {
     HALAY_GROUP_ALLTOALL
 };
 
-/* 1 if collectives of this kind move each block from the member whose it is; 0 if they combine the
- * members' wholes. */
+/* 1 if collectives of this kind only move blocks, each from its owner; 0 if they reduce. */
 static inline int halay_group_moves(uint32_t kind)
 {
     return kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST ||
@@ -173,13 +172,13 @@ typedef struct halay_group {
 } halay_group_t;
 
 /*
- * Which ranks share a node. Any map from ranks to nodes will do: consecutive ranks or not, nodes of
- * any sizes. Nodes are numbered by their lowest ranks, so the same map has one form.
+ * Which ranks share a node. Any map from ranks to nodes is allowed: consecutive ranks or not, nodes
+ * of any sizes. Nodes are numbered by their lowest ranks, so the same map has one form.
  */
 typedef struct halay_shape {
     uint32_t nranks, nnodes;
     uint32_t smallest, largest; /* ranks of the smallest and of the largest node */
-    uint64_t hash;              /* of the map, never 0; HALAY_SHAPE_SCATTERED is bit 0 of it */
+    uint64_t hash;              /* of the map, never 0; bit 0 is HALAY_SHAPE_SCATTERED */
     uint32_t *node;             /* nranks: of each rank */
     uint32_t *first;            /* nnodes + 1: where the ranks of a node begin in member[] */
     uint32_t *member;           /* nranks: by node, rising; all in one allocation with the shape */
@@ -193,7 +192,7 @@ HALAY_API int halay_shape_make(const uint32_t node_of_rank[], uint32_t nranks,
                                halay_shape_t **shape);
 HALAY_API void halay_shape_free(halay_shape_t *shape);
 
-/* What a plan is made from: the same on all ranks except for `rank`. */
+/* The parameters of a plan: the same on all ranks except for `rank`. */
 typedef struct halay_plan_params {
     uint32_t collective;
     uint32_t nranks;
@@ -208,9 +207,9 @@ typedef struct halay_plan {
     halay_plan_params_t params;
     uint32_t planner; /* index into the planners' table */
     uint32_t blocks;
-    uint64_t shape; /* hash of the shape it was made for; 0 if its planner asks for none */
+    uint64_t shape; /* hash of the shape for which it was made; 0: its planner ignores the shape */
     uint32_t scratch_slots;
-    uint32_t device_slots; /* with HALAY_PLANNER_STAGE: the others are the stage; else 0 */
+    uint32_t device_slots; /* HALAY_PLANNER_STAGE: slots before the stage; else 0 */
     uint32_t nsteps;
     uint32_t noperands;
     uint32_t ngroups;
@@ -221,26 +220,28 @@ typedef struct halay_plan {
     halay_member_t *members;
 } halay_plan_t;
 
-/* Restrictions of a planner, as data: the selection can never pick one that does not apply. */
+/* Restrictions of a planner, as data: the selection never picks a planner that they forbid. */
 enum {
     HALAY_PLANNER_POWER_OF_TWO = 1u << 0, /* ranks */
     HALAY_PLANNER_COMMUTATIVE = 1u << 1,  /* operations only */
     HALAY_PLANNER_SHORT = 1u << 2,        /* meant for few bytes: sends everything in every round */
-    HALAY_PLANNER_SHAPE = 1u << 3,        /* not a restriction: asks which ranks share a node */
-    HALAY_PLANNER_BLOCKWISE = 1u << 4,    /* commutative operations only on a scattered shape */
+    /* not a restriction: uses the shape (which ranks share a node) */
+    HALAY_PLANNER_SHAPE = 1u << 3,
+    HALAY_PLANNER_BLOCKWISE = 1u << 4, /* commutative operations only on a scattered shape */
     HALAY_PLANNER_RUNS = 1u << 5, /* names runs of several blocks of IN or OUT: not for the v forms,
                                      whose blocks lie anywhere */
-    HALAY_PLANNER_EQUAL = 1u << 6, /* blocks of equal size only; a slot is one */
+    HALAY_PLANNER_EQUAL = 1u << 6, /* blocks of equal size only; a slot has that size */
     HALAY_PLANNER_OUT_OF_PLACE = 1u << 7,
-    HALAY_PLANNER_ROUNDS = 1u << 8, /* not a restriction: few rounds of many messages, from scratch;
-                                       a long call is cut until each fits in one not announced */
-    HALAY_PLANNER_RELAXED = 1u << 9, /* for a call that is the same as the one before it: ranks hear
-                                       from the root alone, and that from nobody */
-    HALAY_PLANNER_GROUP = 1u << 10,  /* has group steps: only where a device offers them */
-    HALAY_PLANNER_STAGE = 1u << 11,  /* part of SCRATCH is the stage; only for memory of a device
-                                        that messages cannot carry */
-    HALAY_PLANNER_WRAPS = 1u << 12   /* not a restriction: operands may go on from the last block to
-                                        the first, so that messages lie in two places */
+    /* not a restriction: few rounds of many messages, from scratch; Halay cuts a long call until
+     * each message is eager */
+    HALAY_PLANNER_ROUNDS = 1u << 8,
+    /* for a relaxed broadcast: ranks hear from the root alone, and the root from nobody */
+    HALAY_PLANNER_RELAXED = 1u << 9,
+    HALAY_PLANNER_GROUP = 1u << 10, /* has group steps: only where a device offers them */
+    HALAY_PLANNER_STAGE = 1u << 11, /* part of SCRATCH is the stage; only for memory of a device
+                                       that messages cannot carry */
+    HALAY_PLANNER_WRAPS = 1u << 12  /* not a restriction: operands may go on from the last block to
+                                       the first, so that messages lie in two places */
 };
 
 typedef struct halay_planner_info {
@@ -248,11 +249,11 @@ typedef struct halay_planner_info {
     uint32_t collective;
     uint32_t version; /* raised when the plans it makes change */
     uint32_t restrictions;
-    const char *source; /* of the algorithm */
+    const char *source; /* paper or other source of the algorithm */
     uint64_t min_count; /* elements for each rank, at least: meant for long vectors; 0: any */
 } halay_planner_info_t;
 
-/* A call, as far as restrictions go. */
+/* The properties of a call that restrictions look at. */
 typedef struct halay_planner_call {
     uint32_t nranks;
     uint64_t count;    /* elements for each rank: of the vector (allreduce, broadcast), divided by
@@ -263,10 +264,10 @@ typedef struct halay_planner_call {
     uint32_t scattered;   /* 1: some node's ranks are not consecutive */
     uint32_t relaxed;     /* 1: a relaxed broadcast */
     uint32_t group;       /* 1: a device offers group steps to the ranks of each node */
-    uint32_t apart;       /* 1: in memory that messages cannot carry */
-    uint32_t nodes;       /* that the ranks are on */
-    uint32_t uneven;      /* 1: these have different numbers of ranks */
-    uint32_t direct;      /* 1: in memory apart, which adapters read and write (GPUDirect) */
+    uint32_t apart;       /* 1: buffers in memory that messages cannot carry */
+    uint32_t nodes;       /* number of nodes */
+    uint32_t uneven;      /* 1: nodes have different numbers of ranks */
+    uint32_t direct;      /* 1: in such memory, but adapters reach it (GPUDirect) */
 } halay_planner_call_t;
 
 HALAY_API uint32_t halay_planner_count(void);
@@ -282,8 +283,8 @@ HALAY_API int halay_planner_serves(uint32_t planner, const halay_planner_call_t 
 HALAY_API int halay_collective_rooted(halay_collective_t collective);
 /* 1 for those that reduce: allreduce, reduce_scatter, reduce, scan, exscan. */
 HALAY_API int halay_collective_reduces(halay_collective_t collective);
-/* Why messages of its plans cannot go from device to device without the processor (GPUDirect), for
- * people. NULL: they can. `uneven`: the nodes have different numbers of ranks. */
+/* Text: why messages of the planner's plans cannot use GPUDirect. NULL: they can. `uneven`: the
+ * nodes have different numbers of ranks. */
 HALAY_API const char *halay_planner_indirect(uint32_t planner, uint32_t nranks, uint32_t nodes,
                                              uint32_t uneven);
 /* By collective and name; HALAY_EINVAL if there is none. */
@@ -303,7 +304,7 @@ HALAY_API int halay_plan_copy(const halay_plan_t *plan, halay_plan_t **copy);
 /* 1 if the plan may be used for commutative operations only. */
 HALAY_API int halay_plan_commutative(const halay_plan_t *plan);
 
-/* A hash over every byte that means something, parameters included. */
+/* A hash over all members of the plan, with its parameters. */
 HALAY_API uint64_t halay_plan_hash(const halay_plan_t *plan);
 
 /* Writes the plan as text, a line a step; returns bytes written, or needed if bytes is too
@@ -331,15 +332,15 @@ HALAY_API int halay_plan_prove(const halay_plan_t *const plans[], uint32_t nrank
 
 /* ---------------------------------------------------------------- what plans cost */
 
-/* A way between two ranks, after LogGP (Alexandrov et al., SPAA 1995). */
+/* The cost of messages between two ranks, after LogGP (Alexandrov et al., SPAA 1995). */
 typedef struct halay_link_model {
     double overhead_ns;   /* of a processor, for each message that it sends or receives */
     double latency_ns;    /* from then until a message without bytes is there */
     double byte_ns;       /* for each byte */
-    uint64_t eager_bytes; /* a longer message waits until its receiver has announced itself */
+    uint64_t eager_bytes; /* a longer message needs a rendezvous */
 } halay_link_model_t;
 
-/* Constants of a machine: those compiled in, or a file of halay-bench calibrate. */
+/* The cost constants of a machine: those compiled in, or a file of halay-bench calibrate. */
 typedef struct halay_model {
     size_t size;                  /* of this struct, set by the caller */
     double call_ns;               /* once a call */
@@ -361,7 +362,7 @@ HALAY_API size_t halay_model_print(const halay_model_t *model, char *text, size_
 /* A hash of the constants. */
 HALAY_API uint64_t halay_model_hash(const halay_model_t *model);
 
-/* A call, as far as its cost and its algorithm go. */
+/* The properties of a call on which its cost and its algorithm depend. */
 typedef struct halay_question {
     uint32_t collective;
     uint32_t root;
@@ -375,8 +376,8 @@ typedef struct halay_question {
                                    processor */
     uint32_t relaxed;           /* 1: a relaxed broadcast */
     uint32_t group;             /* 1: a device offers group steps */
-    uint32_t apart;             /* 1: in memory that messages cannot carry, */
-    uint32_t direct;            /* 1: but adapters do (GPUDirect) */
+    uint32_t apart;             /* 1: buffers in memory that messages cannot carry, */
+    uint32_t direct;            /* 1: but adapters reach (GPUDirect) */
 } halay_question_t;
 
 typedef struct halay_cost {
@@ -388,12 +389,13 @@ typedef struct halay_cost {
 } halay_cost_t;
 
 /*
- * Plays the plans of ranks 0..n-1 through as events, with every rank's processor, the memory path
- * into each rank, each way to and from its device's memory, and the network interface of each node
- * busy with one thing at a time. A call in memory apart whose plan has messages but no stage is
- * staged as a whole, copied down before and up behind, unless its messages are direct. Time and
- * memory in proportion to the steps (the time also to the logarithm of those that are ready at
- * once). HALAY_EPLAN for plans that would not end, HALAY_EUNSUPPORTED beyond HALAY_COST_STEPS_MAX.
+ * Simulates the plans of ranks 0..n-1 by events. These do one thing at a time: every rank's
+ * processor, the memory path into each rank, each direction to and from its device's memory, the
+ * network interface of each node. A call in memory that messages cannot carry is staged: copied to
+ * the host before the plan, and back after it. It is not if its plan has no messages, has a stage,
+ * or uses GPUDirect. Time and memory in proportion to the steps (the time also to the logarithm of
+ * those that are ready at once). HALAY_EPLAN for plans that would not end, HALAY_EUNSUPPORTED
+ * beyond HALAY_COST_STEPS_MAX.
  */
 HALAY_API int halay_plan_cost(const halay_plan_t *const plans[], const halay_question_t *question,
                               const halay_model_t *model, halay_cost_t *cost);
@@ -403,12 +405,12 @@ HALAY_API int halay_planner_cost(uint32_t planner, const halay_question_t *quest
 
 #define HALAY_COST_STEPS_MAX (1u << 21) /* of all ranks */
 
-/* No plan of such messages can take less, in the model; blocks of a v form are taken as equal. */
+/* A lower bound: no plan can take less, in the model. Takes blocks of a v form as equal. */
 typedef struct halay_bound {
     size_t size;         /* of this struct, set by the caller */
     double latency_ns;   /* until every rank has heard of every other */
     double bandwidth_ns; /* for the bytes that have to move */
-    double reduction_ns; /* for the work, shared by all */
+    double reduction_ns; /* for the reductions, shared by all ranks */
     double bound_ns;     /* the call, and the largest of the three */
 } halay_bound_t;
 
@@ -417,19 +419,20 @@ HALAY_API void halay_cost_bound(const halay_question_t *question, const halay_mo
 
 /* ---------------------------------------------------------------- which plans are chosen */
 
-/* Rows, names and a model, equal on all ranks. Constant once made. */
+/* A selection: the table rows, algorithm names and model by which Halay chooses planners; equal on
+ * all ranks, and constant. */
 typedef struct halay_selection halay_selection_t;
 
 /*
  * Each may be NULL or "". algorithm: as HALAY_ALGORITHM ("allreduce=ring,barrier=dissemination");
- * rows: as HALAY_SELECTION, a file, "model" or "model:FILE"; model: such a file, for what is
- * predicted where rows choose. HALAY_EINVAL with what is wrong, and the right names, in error.
- * halay_selection_free takes NULL.
+ * rows: as HALAY_SELECTION, a file, "model" or "model:FILE"; model: a model file, for predictions
+ * beside rows. HALAY_EINVAL: error gets what is wrong, and the valid names. halay_selection_free
+ * takes NULL.
  */
 HALAY_API int halay_selection_make(const char *algorithm, const char *rows, const char *model,
                                    char *error, size_t error_bytes, halay_selection_t **selection);
 HALAY_API void halay_selection_free(halay_selection_t *selection);
-/* A hash of all that ranks have to agree on. */
+/* A hash of all parts that must be equal on all ranks. */
 HALAY_API uint64_t halay_selection_hash(const halay_selection_t *selection);
 
 typedef struct halay_candidate {
@@ -442,11 +445,11 @@ typedef struct halay_candidate {
 typedef struct halay_explanation {
     halay_question_t question; /* except for the shape */
     uint32_t nranks, nnodes;
-    uint64_t bytes; /* that the rows look at: of the vector, or of all blocks */
+    uint64_t bytes; /* by which rows choose: of the vector, or of all blocks */
     uint64_t model_hash;
     halay_bound_t bound;
     uint32_t chosen; /* index into candidate[], or UINT32_MAX */
-    char by[192];    /* why that one */
+    char by[192];    /* why that planner was chosen */
     uint32_t ncandidates;
     halay_candidate_t *candidate; /* ncandidates, in one allocation with the explanation */
 } halay_explanation_t;
@@ -461,11 +464,12 @@ HALAY_API size_t halay_explanation_print(const halay_explanation_t *explanation,
 /* ---------------------------------------------------------------- one rank alone */
 
 /*
- * Proves what one rank can of its own plan, in time and memory for its own and its peers' steps,
- * not for all ranks': its form, that steps which touch the same memory are ordered, and that each
- * of its messages has its partner in the peer's plan (made by the same planner). Not that there is
- * no deadlock, nor the values: the proof of all ranks says that. shape: that of the plan's
- * parameters when it was made. In *proof steps and messages are this rank's, and the rest is 0.
+ * Proves what one rank can of its own plan, with time and memory for its own and its peers' plans
+ * only. It checks the plan's form, and that steps are ordered which touch the same memory. It also
+ * checks that each message has its partner in the peer's plan, made by the same planner. It proves
+ * neither freedom from deadlock nor the values, which halay_plan_prove() does. shape: as in the
+ * parameters with which the plan was made. In *proof steps and messages are this rank's, and the
+ * rest is 0.
  */
 HALAY_API int halay_plan_prove_local(const halay_plan_t *plan, const halay_shape_t *shape,
                                      halay_proof_t *proof);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record.h - the flight record: what a rank does and did last, in 64 KiB that outlive it. The
- * library writes it, halayrun keeps it, halay-info ps and halay-replay read it
+ * record.h - the flight record: the last calls, waits and errors of a rank, in 64 KiB that outlive
+ * its process. The library writes it, halayrun keeps it, halay-info ps and halay-replay read it
  * (docs/flight-record.md).
  *
  * It is memory that another process maps while its owner writes, and also the content of a file.
@@ -10,8 +10,8 @@
  * and after it has copied a slot has all of it. All words are read and written as atomics.
  *
  * A call's slot is written when it is posted. When the call ends, `ended_ns`, `code` and then
- * `state` are written in place. Times are of CLOCK_MONOTONIC, and as exact as what the library
- * looked at anyway: a few milliseconds.
+ * `state` are written in place. Times are of CLOCK_MONOTONIC. The library does not read the clock
+ * for them, so they are exact to a few milliseconds.
  */
 #ifndef HALAY_RECORD_H
 #define HALAY_RECORD_H
@@ -38,19 +38,19 @@ extern "C" {
 #define HALAY_RECORD_NAME     "halay-record" /* of the memfd, and how names of files begin */
 
 enum {                         /* head.state */
-       HALAY_RECORD_GIVEN = 0, /* by the launcher; no rank has taken it */
+       HALAY_RECORD_GIVEN = 0, /* made by the launcher; no rank uses it yet */
        HALAY_RECORD_INIT,      /* in halay_init() */
        HALAY_RECORD_RUNS,
        HALAY_RECORD_FINALIZED,
-       HALAY_RECORD_NO_INIT /* halay_init() has: its verdict says why */
+       HALAY_RECORD_NO_INIT /* halay_init() has failed: a verdict says why */
 };
 
-/* Where a thread waits, in a call that it has waited in for long: taken before it sleeps, and when
- * a communicator breaks. */
+/* The stack of a thread that has waited in a call for long: taken before it sleeps, and when a
+ * communicator fails. */
 typedef struct halay_record_stack {
     uint64_t stamp, taken_ns;
     int32_t thread;  /* its number, as gettid() gives it */
-    uint32_t over;   /* it has left that sleep since */
+    uint32_t over;   /* 1: the thread does not sleep there any more */
     char text[1000]; /* a line a frame, the innermost first: "object(function+0x12)" or, for
                       * addr2line, "object+0x1234" */
 } halay_record_stack_t;
@@ -59,7 +59,7 @@ enum { HALAY_RECORD_AGREE = 1, HALAY_RECORD_SHRINK };
 
 typedef struct halay_record_accord { /* a call of halay_comm_agree() or halay_comm_shrink() */
     uint64_t stamp, comm, began_ns, ended_ns; /* ended_ns 0: it has not ended */
-    uint32_t number, what; /* the how manieth agreement on its communicator; HALAY_RECORD_* */
+    uint32_t number, what; /* number of the agreement on its communicator; HALAY_RECORD_* */
     uint32_t nawaited, rest;
     int32_t awaited[HALAY_RECORD_AWAITED]; /* ranks of the job: the first ones */
 } halay_record_accord_t;
@@ -71,17 +71,17 @@ typedef struct halay_record_head {
     uint32_t nwaits, wait_bytes, ncalls, call_bytes;
     int32_t rank, nranks; /* in the job; -1 and 0: not known yet */
     int32_t node;         /* of the rank: a number; -1: not known */
-    int32_t pid;          /* 0: no rank has taken it */
+    int32_t pid;          /* 0: no rank uses the record yet */
     uint32_t state;       /* HALAY_RECORD_* */
     uint32_t sleeping;    /* threads that wait in the library, and have waited for long */
-    uint32_t ended;       /* by the launcher: 1 + its status, as waitpid() has it; 0: it runs */
-    uint32_t stopped;     /* by the launcher: 1, it was stopped when the job's trouble began */
+    uint32_t ended;       /* set by the launcher: 1 + waitpid()'s status; 0: it runs */
+    uint32_t stopped;     /* set by the launcher: 1 if it was stopped when another rank failed */
     uint64_t began_ns;
     uint64_t epoch_ns; /* this added to a time is the time since 1970 */
     char job[64], host[64];
     uint32_t nstacks, stack_bytes;
     halay_record_accord_t accords[HALAY_RECORD_ACCORDS];
-    int32_t started; /* by the launcher: the process that is the rank, or becomes it; or 0 */
+    int32_t started; /* set by the launcher: pid that it has started for the rank, or 0 */
     char rest[1024 - 244 - HALAY_RECORD_ACCORDS * sizeof(halay_record_accord_t)];
     halay_record_stack_t stacks[HALAY_RECORD_STACKS];
 } halay_record_head_t;
@@ -114,7 +114,7 @@ enum {                             /* of a step; two bits each in wait.steps */
        HALAY_RECORD_DONE = 3
 };
 
-/* How far a call was when its rank had waited for long, slept, or saw it fail. */
+/* How far a call was when its rank had waited for long, was about to sleep, or saw it fail. */
 typedef struct halay_record_wait {
     uint64_t stamp, call, comm, plan, seen_ns; /* call: its number; plan: hash */
     uint32_t sequence, planner, root, in_place;
@@ -193,7 +193,8 @@ static inline void halay_record_write(void *slot, const void *from, size_t bytes
     __atomic_store_n(to, 2 * number, __ATOMIC_RELEASE);
 }
 
-/* Copies a slot. 0: it was never used, or was written meanwhile, or its writer died in it. */
+/* Copies a slot. 0: the slot was never used, was written meanwhile, or its writer died while it
+ * wrote. */
 static inline int halay_record_copy(const void *slot, void *copy, size_t bytes)
 {
     const uint64_t *from = (const uint64_t *)slot;

@@ -24,16 +24,16 @@ extern "C" {
  *   a call in host memory              nothing: the stream does not concern it
  *   halay_comm_stream()                the end of all calls that have returned before it
  *
- * HALAY_STREAM_RETURNS is a flag of a stream: blocking calls return once they are enqueued on it.
- * The stream waits on the device for their results, and a thread of the context ends them. Where
- * the device has no place for a call, the call returns at its end.
+ * HALAY_STREAM_RETURNS is a flag of a stream: blocking calls return once they are enqueued on it,
+ * as NCCL's do. The stream waits on the device for their results, and a thread of the context
+ * completes them. If the device has no room for a call, the call returns at its end.
  *
  * Each call's deadline begins with the call. If such a call fails, the stream goes on, and the
  * call's buffers may hold anything. Each later such call on the communicator then returns the
  * error's code, but is made as any other, so that ranks stay in step. halay_comm_verdict() tells of
  * the first failure. halay_comm_stream() returns its code once and ends this state; if the program
- * does not call it, halay_finalize() returns the code. A send holds the stream until it is
- * received.
+ * does not call it, halay_finalize() returns the code. A send blocks the stream until the peer
+ * receives.
  */
 enum { HALAY_STREAM_RETURNS = 1 };
 

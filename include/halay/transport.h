@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transport.h - contract of a transport: 18 calls, RDMA-first where the hardware is, honest where
- * it is not. A transport moves bytes between two processes. It knows no collective, no rank and no
- * communicator, and never calls the core: the core polls it.
+ * transport.h - contract of a transport, in 18 calls, of which some need RDMA hardware; a transport
+ * without it does not offer them. A transport moves bytes between two processes. It knows no
+ * collective, no rank and no communicator, and never calls the core: the core polls it.
  *
  * Rules for every member
  *  - None blocks, except open and close where stated. A full queue is HALAY_EAGAIN, never a wait.
@@ -10,12 +10,12 @@
  *  - Messages may be delivered in any order, also between the same two processes. None is lost or
  *    delivered twice.
  *  - Whoever finds an error reports it once through the log function, with cause and remedy.
- *  - All members are set (halay_config_t). Those without their capability (register_mem, key, put;
- *    alloc_mem, give_back; recv, withdraw; arm) answer HALAY_EUNSUPPORTED.
+ *  - All members are set (halay_config_t). Members whose capability is missing (register_mem, key,
+ *    put; alloc_mem, give_back; recv, withdraw; arm) return HALAY_EUNSUPPORTED.
  *
  * A transport is one folder with one `const` table and no other global symbol. The same table is
- * linked in or loaded from a plug-in, as the symbol `halay_transport_v7_<name>`; the ABI number is
- * in the name, so that a stale plug-in is not found rather than crashes.
+ * linked in, or loaded from a plug-in as the symbol `halay_transport_v7_<name>`. The ABI number is
+ * in the name, so that the loader does not find a stale plug-in.
  */
 #ifndef HALAY_TRANSPORT_H
 #define HALAY_TRANSPORT_H
@@ -33,13 +33,13 @@ extern "C" {
 
 #define HALAY_TRANSPORT_ABI 7
 
-/* The identity of a process: 128 bits, made by the core from job, rank and epoch. Never a rank. */
+/* The identity of a process: 128 bits that the core makes from job, rank and epoch. */
 typedef struct halay_peer_id {
     uint64_t hi, lo;
 } halay_peer_id_t;
 
 typedef struct halay_transport halay_transport_t; /* one endpoint of this process */
-typedef struct halay_ep halay_ep_t;               /* the way to one peer: one direction */
+typedef struct halay_ep halay_ep_t;               /* a connection to one peer, for sending */
 typedef struct halay_mem halay_mem_t;             /* registered memory */
 
 enum {
@@ -47,13 +47,13 @@ enum {
     HALAY_CAN_LAND = 1u << 1,  /* recv posts a landing buffer for a tag; send may use tags */
     HALAY_CAN_SLEEP = 1u << 2, /* arm gives a descriptor */
     HALAY_CAN_COUNT = 1u << 3, /* query tells what its device's queues have done so far */
-    HALAY_CAN_CACHE = 1u << 4, /* both ends share a cache: a long payload goes best as a pipeline
-                                  of eager messages */
-    HALAY_CAN_LEND = 1u << 5,  /* alloc_mem; what is sent from there need not be copied */
-    HALAY_CAN_DEVICE =
-        1u << 6,              /* register_mem takes memory of a device, and put reads and writes it
-                                 without the processor; whether of this device, the call says */
-    HALAY_CAN_WATCH = 1u << 7 /* connect takes the peer's process, whose end is FAILED */
+    /* both ends share a cache: a long payload is fastest as a pipeline of eager messages */
+    HALAY_CAN_CACHE = 1u << 4,
+    HALAY_CAN_LEND = 1u << 5, /* alloc_mem; sends from such memory need no copy */
+    /* register_mem takes memory of a device, and put reads and writes it without the processor;
+     * register_mem refuses devices that it cannot reach */
+    HALAY_CAN_DEVICE = 1u << 6,
+    HALAY_CAN_WATCH = 1u << 7 /* connect takes the peer's process; when it ends, FAILED comes */
 };
 
 typedef struct halay_transport_params {
@@ -61,19 +61,18 @@ typedef struct halay_transport_params {
     halay_peer_id_t self;
     uint8_t job[16];
     uint8_t secret[16];
-    uint64_t deadline_ns; /* how long it may take to make a connection */
+    uint64_t deadline_ns; /* time limit for a connection */
     const char *options;  /* the transport's own, or NULL */
     halay_log_fn log;
     void *log_arg;
     void *arg; /* config->boot_arg: inproc finds the hub that the threads share in it */
-    /* From the bootstrap: a socket to accept on while the transport is open, and where it listens.
-     * family 0: there is none, the transport makes its own if it needs one. */
+    /* From the bootstrap: a listening socket on which the transport may accept while it is open,
+     * and its address. family 0: there is none; the transport makes its own if it needs one. */
     int listen_fd;
     halay_address_t listen_address;
-    int local_rank;   /* among the ranks of this node: they spread over what is equally near */
+    int local_rank;   /* among the ranks of this node, which spread over equally near devices */
     int local_nranks; /* 0: not known */
-    /* A way that is cut for less costs time; for longer, its peer has failed. 0: the transport's
-     * own default. */
+    /* How long a link may be cut before its peer counts as failed. 0: the transport's default. */
     uint64_t link_patience_ns;
 } halay_transport_params_t;
 
@@ -81,32 +80,32 @@ typedef struct halay_transport_attr {
     size_t size; /* of this struct, set by the caller */
     uint32_t capabilities;
     size_t message_bytes; /* header + payload of one untagged send, at most; at least 1,024 */
-    /* Payloads up to this are best sent at once, unannounced; in several messages, where it is more
-     * than message_bytes. */
+    /* The eager limit: payloads up to this are best sent without a rendezvous; in several messages
+     * if it exceeds message_bytes. */
     size_t eager_bytes;
-    size_t piece_bytes; /* payload of one piece of a staged transfer that suits it best */
+    size_t piece_bytes; /* best payload of one piece of a staged transfer */
 
     halay_queues_t queues; /* HALAY_CAN_COUNT: as they are now; else untouched */
-    char over[128];        /* the devices that it uses, for people; untouched: nothing to say */
+    char over[128];        /* text that names its network devices; untouched: none */
 } halay_transport_attr_t;
 
 enum halay_event_kind {
     HALAY_EVENT_MESSAGE = 1, /* an untagged send arrived: data, bytes, peer */
     HALAY_EVENT_SENT,        /* a send that was HALAY_INPROGRESS is complete: cookie */
-    /* A put is over: the payload is the caller's again: cookie. Status 0: the bytes have reached
-     * the peer's machine; that they are visible there only its IMMEDIATE says. Else they may have
-     * arrived, IMMEDIATE too. */
+    /* A put has ended, and the payload is the caller's again: cookie. Status 0: the bytes have
+     * reached the peer's machine; only its IMMEDIATE says that they are visible there. Else the
+     * bytes, and IMMEDIATE, may have arrived or not. */
     HALAY_EVENT_PUT,
     HALAY_EVENT_IMMEDIATE, /* a peer's put is complete and visible here: immediate, peer */
     HALAY_EVENT_LANDED,    /* a posted recv is complete: cookie, bytes */
     /* The peer died or cannot be reached: peer, status, text. HALAY_ENOMEM: this end has no memory
-     * or descriptors for it. Once a peer; what is under way to it still completes, before or after.
-     * From a peer that has closed: after all that it had sent, and SENT of what it had received. No
-     * put of that peer changes memory here any more. */
+     * or descriptors for it. Comes once for each peer; sends under way to it still complete, before
+     * or after. If the peer has closed, FAILED comes after all messages that it had sent, and after
+     * SENT for all that it had received. No put of that peer changes memory here any more. */
     HALAY_EVENT_FAILED,
-    /* A MESSAGE whose payload lies in its sender's memory. It is given back (give_back) as soon as
-     * it was read, since the sender waits for that. The last event of its poll. data: the header;
-     * bytes: of both; payload, peer. */
+    /* A MESSAGE whose payload is in its sender's memory. The core reads it and calls give_back at
+     * once, since the sender waits for that. It is the last event of its poll. data: the header;
+     * bytes: of header and payload; payload, peer. */
     HALAY_EVENT_LENT
 };
 
@@ -129,9 +128,9 @@ typedef struct halay_mem_params {
     void *address;
     size_t bytes;
     uint32_t kind; /* HALAY_MEMORY_*: not the host's only with HALAY_CAN_DEVICE */
-    /* Memory of a device: a dma-buf in which the memory begins at `offset`; the caller closes it
-     * after the call. -1: it gives none, and the device's driver may yet help the adapter's
-     * (nvidia_peermem). */
+    /* For memory of a device: a dma-buf in which the memory begins at `offset`; the caller closes
+     * it after the call. -1: there is none; nvidia_peermem may still let the adapter reach the
+     * memory. */
     int dmabuf;
     uint64_t offset;
 } halay_mem_params_t;
@@ -144,8 +143,9 @@ typedef struct halay_transport_ops {
     int (*open)(const halay_transport_params_t *params, halay_transport_t **transport);
 
     /*
-     * Leaves, frees everything. Peers see FAILED if they still hold a way here. Messages that were
-     * accepted and not delivered yet may still be delivered (at most 1 s of waiting). Takes NULL.
+     * Closes all connections, and frees everything. Peers that are still connected see FAILED.
+     * Messages that were accepted and not delivered yet may still be delivered (at most 1 s of
+     * waiting). Takes NULL.
      */
     void (*close)(halay_transport_t *transport);
 
@@ -156,26 +156,26 @@ typedef struct halay_transport_ops {
     int (*address)(const halay_transport_t *transport, void *address, size_t *bytes);
 
     /*
-     * Starts to make a way to `peer`; returns before there is one. Sends on it are HALAY_EAGAIN
-     * until then. A peer that is not there yet is tried again until params.deadline_ns; then
-     * FAILED. address: a halay_address_t, where the peer listens; bytes 0: the peer has to call.
+     * Starts to connect to `peer`; returns before that is done. Sends return HALAY_EAGAIN until
+     * then. Tries a peer that does not accept yet again until params.deadline_ns; then FAILED
+     * comes. address: a halay_address_t, where the peer listens; bytes 0: the peer has to connect.
      * HALAY_CAN_WATCH: a halay_process_t, of this process's pid namespace; bytes 0: not known.
      */
     int (*connect)(halay_transport_t *transport, halay_peer_id_t peer, const void *address,
                    size_t bytes, halay_ep_t **ep);
 
-    /* Gives the way up. Sends in flight on it complete with an error or are delivered.
-     * Takes NULL. */
+    /* Ends the connection. Sends in flight on it complete with an error or are delivered. Takes
+     * NULL. */
     void (*disconnect)(halay_transport_t *transport, halay_ep_t *ep);
 
     /*
-     * Ends by force what is under way with the peer of this way, in both directions, also if the
-     * peer does not answer. The next polls complete it, whatever the peer does: SENT and PUT with
-     * an error, or 0 if it has gone; LANDED with an error, or 0 if all bytes are there. After its
-     * event no landing buffer is written any more. A landing buffer that no byte has reached stays
-     * posted: it can be withdrawn. Messages of the peer that were not polled may be lost. The
-     * peer has failed then: FAILED comes at both ends, unless it has come, and send is HALAY_EPEER.
-     * The way is still to be given up.
+     * Ends by force all transfers with this peer, in both directions, also if the peer does not
+     * answer. The next polls complete them, whatever the peer does. SENT and PUT have an error, or
+     * 0 if the bytes have left. LANDED has an error, or 0 if all bytes have come. After its event
+     * no landing buffer is written any more. A landing buffer that no byte has reached stays
+     * posted: it can be withdrawn. Messages of the peer that were not polled may be lost. The peer
+     * counts as failed then: FAILED comes at both ends, unless it has come, and send returns
+     * HALAY_EPEER. The caller still has to disconnect.
      */
     void (*sever)(halay_transport_t *transport, halay_ep_t *ep);
 
@@ -191,17 +191,17 @@ typedef struct halay_transport_ops {
                         halay_mem_t **mem);
 
     /*
-     * HALAY_CAN_LEND: makes memory, whole pages, zeroed, that peers can read where it is: of a
-     * payload in it, send may answer HALAY_INPROGRESS and copy nothing. The caller unmaps it
-     * (munmap) after deregister_mem. HALAY_ENOMEM: limits; the text says which.
+     * HALAY_CAN_LEND: makes memory, whole pages, zeroed, that peers map and read. For a payload in
+     * it send may return HALAY_INPROGRESS and copy nothing. The caller unmaps it (munmap) after
+     * deregister_mem. HALAY_ENOMEM: limits; the text says which.
      */
     int (*alloc_mem)(halay_transport_t *transport, size_t bytes, void **address, halay_mem_t **mem);
 
     /*
-     * Of both. After it returns no put changes the memory any more. A later put fails at the sender
-     * and may end the connection (FAILED at both ends): withdraw a key by a handshake first. Sends
-     * that are not complete of memory that was made end with an error, and may or may not have
-     * arrived; what is written there from now on reaches nobody.
+     * Ends a registration of register_mem or alloc_mem. After it returns no put changes the memory
+     * any more. A later put fails at the sender and may end the connection (FAILED at both ends):
+     * withdraw a key by a handshake first. Incomplete sends from memory of alloc_mem end with an
+     * error, and may or may not have arrived. No peer reads that memory any more.
      */
     void (*deregister_mem)(halay_transport_t *transport, halay_mem_t *mem);
 
@@ -220,7 +220,7 @@ typedef struct halay_transport_ops {
                 size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie);
 
     /* Posts a landing buffer for one message with this tag from any peer. LANDED comes once, with
-     * this cookie. HALAY_EAGAIN: nothing to post with. */
+     * this cookie. HALAY_EAGAIN: no resources now. */
     int (*recv)(halay_transport_t *transport, uint64_t tag, void *buffer, size_t bytes,
                 uint64_t cookie);
 
@@ -239,16 +239,16 @@ typedef struct halay_transport_ops {
                uint64_t cookie);
 
     /*
-     * Up to max events, one at least. Returns how many, or an error: HALAY_ENOMEM if
-     * memory or descriptors ran out, after which it goes on; HALAY_ESTATE where the program has
-     * closed a descriptor of its own; or another one. What an earlier poll's events point to is
-     * gone, and given back.
+     * Up to max events, one at least. Returns how many, or an error. HALAY_ENOMEM: memory or
+     * descriptors ran out; the transport goes on. HALAY_ESTATE: the program has closed a descriptor
+     * of the transport. Pointers in events of an earlier poll become invalid, and lent payloads
+     * count as given back.
      */
     int (*poll)(halay_transport_t *transport, halay_event_t events[], int max);
 
     /*
-     * After a LENT event, before the next poll: gives back what it points to. HALAY_EPEER: its
-     * sender had withdrawn it meanwhile, so what was read may be anything and must not be used.
+     * After a LENT event, before the next poll: gives the payload back to its sender. HALAY_EPEER:
+     * the sender has withdrawn it meanwhile, so the bytes that were read are undefined.
      */
     int (*give_back)(halay_transport_t *transport);
 

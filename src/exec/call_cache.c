@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * call_cache.c - the last few calls of a communicator, each with its request, which is bound to a
- * plan and to memory. So the same call made again needs neither checks nor layout.
+ * call_cache.c - keeps the last few calls of a communicator. Each entry has a request that is bound
+ * to a plan and to memory, so the same call made again needs neither checks nor layout.
  *
- * A call with much scratch is not kept, since each entry would hold as much.
+ * The cache does not keep a call with much scratch, since each entry holds its scratch.
  *
  * Invariant: a cached request is IDLE or under way, on context->posted, and on no spare list. When
  * its entry is replaced it goes back to its plan's spare list.
@@ -24,7 +24,7 @@ static void forget(struct hly_cached_call *c)
     *c = (struct hly_cached_call){0};
     if (!r)
         return;
-    r->cached = false; /* if it is under way it is released later, as any other */
+    r->cached = false; /* if the call is under way the request is released at its end */
     if (r->state != HLY_IDLE)
         return;
     hly_link_remove(&r->posted);

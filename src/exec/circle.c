@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* circle.c - circles are made, opened and ended: circle.h. */
+/* circle.c - makes, opens and ends circles, the communicators of a device library (circle.h). */
 #include "exec/circle.h"
 
 #include <assert.h>
@@ -26,7 +26,7 @@ struct hly_circles *hly_circles_of(halay_comm_t *comm)
 
 void hly_circles_begin(halay_comm_t *inner)
 {
-    struct hly_circles *c = hly_circles_of(inner); /* without memory its steps fail */
+    struct hly_circles *c = hly_circles_of(inner); /* NULL, no memory: its group steps fail */
     if (!c || c->begun)
         return;
     c->begun = true;
@@ -50,7 +50,8 @@ void hly_circles_free(halay_comm_t *comm)
     free(c);
 }
 
-/* No call had group steps yet; not all ranks may have noted that this one has failed. */
+/* True if this call came before the first one with group steps. Not all ranks may have noted that
+ * it failed, so generations do not count it. */
 static bool is_before_all(const struct hly_circles *c, uint32_t sequence)
 {
     const struct hly_nccl_ask *ask = c->comm->nccl;
@@ -169,7 +170,7 @@ static int invite(struct hly_circle *circle, uint32_t sequence)
     return rc;
 }
 
-/* Opens it if the invitation has come. */
+/* Opens the circle if the first member's invitation has come. */
 static int accept(struct hly_circle *circle)
 {
     struct hly_circles *c = circle->circles;
@@ -223,7 +224,7 @@ int hly_circle_get(halay_request_t *r, uint32_t step, struct hly_circle **out, c
 
 /* ---------------------------------------------------------------- invitations */
 
-/* Where to keep one: that of the same circle, but older, goes; then a free place. */
+/* Where to keep an invitation: in place of an older one of the same circle, or in a free place. */
 static struct hly_invited *place_for(struct hly_circles *c, const struct hly_header *h,
                                      const struct hly_invitation *v)
 {

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * circle.h - circles: who does the group steps of plans (halay/group.h,
- * docs/decisions/group-steps.md#0054). A communicator has one for each channel and set of members,
- * made when the first step needs it. Its first member makes an id, and sends it to the others
- * (INVITE).
+ * circle.h - circles: the communicators of a device library, such as NCCL's, which do the group
+ * steps of plans (halay/group.h, docs/decisions/group-steps.md#0054). A Halay communicator makes
+ * one for each channel and set of members, when the first step needs it. The circle's first member
+ * makes its id, as ncclGetUniqueId() does, and sends it to the others (INVITE).
  *
  * A failed call ends circles, since a member may have launched what another never will. So circles
  * have a generation: 1 + the number of the last failed call before those that they serve; 0: none
- * has failed. Whoever fails in a call waits with later ones until it is over; so all ranks that
- * succeed in a call do so in one generation.
+ * has failed. A rank on which a call fails starts no later group step until that failure is agreed
+ * on. So all ranks that succeed in a call use one generation.
  */
 #ifndef HLY_CIRCLE_H
 #define HLY_CIRCLE_H
 
 #include "wire/endpoint.h"
 
-#define HLY_CIRCLES_MAX      32           /* of a communicator, also those that end */
-#define HLY_INVITATIONS_MAX  16           /* of a communicator, that no step has needed yet */
+#define HLY_CIRCLES_MAX      32           /* of a communicator, with those that are being ended */
+#define HLY_INVITATIONS_MAX  16           /* of a communicator, kept until a step needs them */
 #define HLY_FAILED_MAX       64           /* more than there are calls in flight */
-#define HLY_CIRCLE_ABORT_NS  100000000ull /* patience */
+#define HLY_CIRCLE_ABORT_NS  100000000ull /* how long abort() may take */
 #define HLY_CIRCLE_CLOSE_NS  200000000ull
-#define HLY_CIRCLE_RETIRE_NS 100000000ull /* for launches of the ended to end by themselves */
-/* And so many looks, a millisecond apart at least: a rank that was not scheduled, or whose device
- * was busy, has not seen yet what ended long ago. */
+#define HLY_CIRCLE_RETIRE_NS 100000000ull /* how long launches of a retired circle may go on */
+/* And at least so many checks, a millisecond apart or more. A rank that was not scheduled, or whose
+ * device was busy, may not have noticed yet that a launch has ended. */
 #define HLY_CIRCLE_LOOKS 64
 
 struct hly_circle {
@@ -30,22 +30,22 @@ struct hly_circle {
     struct hly_circles *circles;
     struct hly_device *device;
     const struct hly_group_library *library;
-    halay_circle_t *handle; /* NULL: this rank is not invited yet */
-    bool opened;            /* it may be launched on */
-    bool lost;              /* what is launched on it fails */
+    halay_circle_t *handle; /* NULL: no invitation has come to this rank yet */
+    bool opened;            /* collectives may be launched on it */
+    bool lost;              /* launches on it fail */
     bool captured;          /* graphs of the program have launches on it */
-    bool retired;           /* a call has failed: no later one uses it; `upto` is the first such */
+    bool retired;           /* a call has failed: calls from `upto` on use another circle */
     uint32_t channel, generation, upto;
     uint32_t flying; /* launches that have not ended */
     uint64_t order;  /* of the next launch */
     uint64_t retired_ns;
     uint32_t n, me;
-    size_t *count;   /* of each member, for a launch */
+    size_t *count;   /* elements of each member's run, for a launch */
     char why[192];   /* what its library said when it failed */
     uint32_t rank[]; /* in the communicator */
 };
 
-struct hly_invited { /* and not opened yet */
+struct hly_invited { /* an invitation to a circle that this rank has not opened yet */
     bool valid;
     uint32_t channel, generation, from;
     struct hly_invitation invitation;
@@ -58,13 +58,13 @@ struct hly_circles {
     struct hly_link list;
     uint32_t ncircles;
     uint64_t lost_ns;  /* when a rank of the communicator was lost; 0: none was */
-    uint32_t orphaned; /* looks since then that found a launch which may wait for it */
-    uint32_t waiting;  /* group steps of running calls that are not launched */
-    bool begun;        /* of members of groups of calls: the ranks have agreed on the library */
-    uint32_t first;    /* before this call */
+    uint32_t orphaned; /* checks since then that found a launch which may wait for that rank */
+    uint32_t waiting;  /* group steps of running calls that are not launched yet */
+    bool begun;        /* of a hidden communicator for groups: the ranks have agreed on a library */
+    uint32_t first;    /* the first call that may have group steps */
     struct {
         uint32_t sequence;
-        uint32_t launched[HALAY_PLAN_CHANNELS_MAX]; /* so many steps of this call */
+        uint32_t launched[HALAY_PLAN_CHANNELS_MAX]; /* how many steps of this call are launched */
     } call[HLY_SLOTS];
     uint32_t nfailed;
     uint32_t failed[HLY_FAILED_MAX]; /* the last calls that have failed */
@@ -73,11 +73,12 @@ struct hly_circles {
 
 /* ---------------------------------------------------------------- circle.c */
 
-/* The communicator's; makes them. NULL: no memory. */
+/* Finds or makes the communicator's circles. NULL: no memory. */
 struct hly_circles *hly_circles_of(halay_comm_t *comm);
-/* From its next call on members of groups have group steps, on all ranks. */
+/* From the next call on this hidden communicator on, members of groups have group steps, on all
+ * ranks. */
 void hly_circles_begin(halay_comm_t *inner);
-/* Ends all of them. The calls on the communicator are over, or the context goes. */
+/* Ends all circles of the communicator. Its calls are over, or the context ends. */
 void hly_circles_free(halay_comm_t *comm);
 /* A rank of the communicator is lost. */
 static inline void hly_circles_lost(struct hly_circles *circles, uint64_t now_ns)
@@ -86,39 +87,41 @@ static inline void hly_circles_lost(struct hly_circles *circles, uint64_t now_ns
     circles->orphaned = 0;
 }
 uint32_t hly_circle_generation(const struct hly_circles *circles, uint32_t sequence);
-/* The circle for this step, or NULL. */
+/* Finds the circle for this step, or NULL. */
 struct hly_circle *hly_circle_find(const halay_request_t *request, uint32_t step);
-/* The same; made and opened, if need be. An error has its text. */
+/* The same, but makes and opens the circle if need be. On an error fills text. */
 int hly_circle_get(halay_request_t *request, uint32_t step, struct hly_circle **circle, char *text,
                    size_t bytes);
 /* An INVITE message has come. */
 void hly_circle_invited(halay_comm_t *comm, const struct hly_header *header,
                         const struct hly_invitation *invitation);
-/* Its library has failed: keeps what it says of that. */
+/* The circle's library has failed: keeps the library's error text in `why`. */
 void hly_circle_note(struct hly_circle *circle);
-/* The device ends it; what was launched on it is the caller's affair. */
+/* Has the library abort the circle. The caller ends the requests that had launches on it. */
 void hly_circle_abort(struct hly_circle *circle);
-/* Frees it, if nothing of it is in flight. */
+/* Frees the circle, which has nothing in flight. */
 void hly_circle_free(struct hly_circle *circle);
 
 /* ---------------------------------------------------------------- group_step.c */
 
-/* Starts a group step: it is launched when its turn has come. HALAY_INPROGRESS; an error: the call
- * has failed. */
+/* Starts a group step. It is launched when all steps before it on its channel are.
+ * HALAY_INPROGRESS; an error: the call has failed. */
 int hly_group_step_start(halay_request_t *request, uint32_t step);
-/* Launches what can be launched; takes in what has ended. Returns how much. */
+/* Launches the steps that can be launched, and completes those that have ended. Returns how many
+ * have ended. */
 int hly_group_steps_poll(halay_context_t *context);
-/* Aborts circles that graphs may run on, and that have lost a member. */
+/* Aborts circles that have lost a member, if the program's graphs may still run on them. */
 void hly_group_steps_watch(halay_context_t *context);
 /* The call has failed: nothing more of it is launched. */
 void hly_group_steps_fail(halay_request_t *request);
-/* The failed call may wait no longer for what it has launched. */
+/* The failed call may wait no longer for its launches: aborts the circles that they are on. */
 void hly_group_steps_force(halay_request_t *request);
-/* The deadline has passed: is a group step to blame? Then the text says so. */
+/* The deadline has passed: is a group step the cause? Then fills text. */
 bool hly_group_steps_overdue(halay_request_t *request, char *text, size_t bytes);
 /*
- * A rank may be lost since it has left, after its own launches had ended; then those in flight here
- * end too. Has one that has a lost member not ended in a while, and in many of these looks?
+ * A rank may be lost only because it has finalized, after its own launches had ended; then this
+ * rank's launches end, too. True if a launch with a lost member has not ended for a while, in many
+ * checks.
  */
 bool hly_group_steps_orphaned(const halay_request_t *request);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exec.h - executes calls. A plan is admitted and compiled (plan_cache.c). A request is
- * made (post.c) and bound to memory (layout.c). It is put into the window, its steps are done, and
- * it ends (execute.c). What devices do for it: work.h.
+ * exec.h - executes calls. plan_cache.c proves and compiles a plan. post.c makes a request, and
+ * layout.c binds it to memory. execute.c puts the request into the communicator's window, does its
+ * steps and completes it. work.h has the work of devices.
  */
 #ifndef HLY_EXEC_H
 #define HLY_EXEC_H
@@ -11,56 +11,58 @@
 
 #define HLY_PLANS_MAX       256         /* that a communicator keeps */
 #define HLY_PROVE_WHOLE_MAX 512         /* with more ranks each proves its own plan alone */
-#define HLY_CACHE_BYTES     (32u << 20) /* of the last-level cache, if not known */
+#define HLY_CACHE_BYTES     (32u << 20) /* size of the last-level cache, if it is not known */
 
 /* ---------------------------------------------------------------- post.c: requests */
 
-/* Makes a request for the call: IDLE, its plan and memory bound. An argument error is kept in it,
- * and fails it when it starts. */
+/* Makes a request for the call: IDLE, its plan and memory bound. The request keeps an argument
+ * error, and fails when it starts. */
 int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                   const char *argument_text, halay_request_t **request);
 /* The cause of a call that ends with this code before it is posted. */
 enum hly_cause hly_exec_cause(const struct hly_call *call, int code);
-/* It will fail as soon as the window lets it start. text NULL: with the verdict of its broken
- * communicator. HALAY_ENOMEM: the refusal could not be recorded, and the call goes on. */
+/* Makes the request fail as soon as the window lets it start. text NULL: with the verdict of its
+ * broken communicator. HALAY_ENOMEM: the refusal could not be recorded, and the call goes on. */
 int hly_exec_refuse_as(halay_request_t *request, int code, enum hly_cause cause, const char *text);
 /* The same as hly_exec_make(), but the call may become a relaxed one (relaxed.h), and is kept in
  * the call cache. */
 int hly_exec_prepare(halay_comm_t *comm, struct hly_call *call, int argument_error,
                      const char *argument_text, halay_request_t **request);
-/* A request without a call, which stands for a group of calls. */
+/* Makes a request without a call, for a group of calls. */
 halay_request_t *hly_request_bare(halay_comm_t *comm);
-/* Keeps an idle one for the next call with its plan. */
+/* Keeps an idle request for the next call with the same plan. */
 void hly_request_spare(halay_request_t *request);
 /* Gives a request back after its result was read. */
 void hly_request_release(halay_request_t *request);
-/* Frees it whatever its state, when the context goes. */
+/* Frees a request in any state, when the context ends. */
 void hly_request_drop(halay_request_t *request);
 
 /* ---------------------------------------------------------------- execute.c: it runs */
 
-/* Starts it as the communicator's next call. After that it is running, queued, stopped or complete.
- */
+/* Starts the request as the communicator's next call. After that it is running, queued, stopped or
+ * complete. */
 void hly_exec_go(halay_request_t *request);
-/* Completes it, and starts queued calls. */
+/* Completes the request, and starts queued calls. */
 void hly_exec_finish(halay_request_t *request, int result);
 /* Does all steps that can be done now, and finishes the call if that was all. */
 void hly_exec_advance(halay_request_t *request);
 /*
- * The request waits: once it has for long, tells some of those that it waits for what its call is.
- * They compare it with theirs, since ranks that have made another call may be waiting too. Only the
- * oldest call of a communicator does so, and no halay_recv(), for its sender may be far from its
- * send. A relaxed call is answered by nobody, so it asks at the next look at the clock.
+ * Finds mismatches that would be deadlocks. Once a request has waited for long, this rank sends the
+ * call's description to some of the ranks that it waits for. They compare it with their own call,
+ * since ranks that have made another call may be waiting, too. Only the oldest call of a
+ * communicator does so. A halay_recv() does not, for its sender may be far from its send. A relaxed
+ * call gets no answers, so it does this when the clock is checked next.
  */
 void hly_exec_doubt(halay_request_t *request);
-/* News: the message of a RECV step is all there. reduced: the reduction that reads it is done. */
+/* The message of a RECV step has come whole. reduced: the reduction that reads it is done, too. */
 void hly_exec_landed(halay_request_t *request, uint32_t step, bool reduced);
 /* A SEND step's message has left, or a device has finished a REDUCE or COPY step. */
 void hly_exec_step_done(halay_request_t *request, uint32_t step);
 
 /* ---------------------------------------------------------------- plan_cache.c */
 
-/* The communicator's plan for this call: kept, or made, proved and compiled. */
+/* Gives the communicator's plan for this call: one that it has kept, or a new one, proved and
+ * compiled. */
 int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *call,
                    struct hly_plan **plan, char *reason, size_t reason_bytes);
 void hly_plan_drop_all(halay_comm_t *comm);
@@ -70,10 +72,9 @@ void hly_certificates_free(halay_context_t *context);
 
 /* ---------------------------------------------------------------- call_cache.c */
 
-/* Needs no lock: only calls on this communicator change the cache, and the program orders those.
- * The request of this call, or NULL. If there are several devices its memory may be of another
- * kind.
- */
+/* Finds the request of this call, or NULL. Needs no lock: only calls on this communicator change
+ * the cache, and the program orders those. If the context has several devices the caller must still
+ * compare the kind of memory. */
 static inline halay_request_t *hly_cache_find(const halay_comm_t *comm, uint64_t key,
                                               uint64_t count, const void *in, const void *out)
 {
@@ -84,7 +85,8 @@ static inline halay_request_t *hly_cache_find(const halay_comm_t *comm, uint64_t
     }
     return NULL;
 }
-/* The same for a relaxed call, which its program does not know to be one; idle. */
+/* The same for a relaxed call, whose signature differs from that of the program's call. The request
+ * is idle. */
 halay_request_t *hly_cache_relaxed(const halay_comm_t *comm, const struct hly_call *call);
 /* Enters the request, if such a call can be kept. */
 void hly_cache_keep(halay_request_t *request);
@@ -93,14 +95,15 @@ void hly_cache_forget(halay_comm_t *comm, const struct hly_plan *plan);
 
 /* ---------------------------------------------------------------- request.c */
 
-/* Memory for a request: all zero but magic, context, generation. NULL: there is none. */
+/* Gives memory for a request: all zero except magic, context and generation. NULL: no memory. */
 halay_request_t *hly_request_memory(halay_context_t *context);
 /* Frees what the request owns, and keeps its memory for the next one. */
 void hly_request_destroy(halay_request_t *request);
 void hly_request_free_memory(halay_context_t *context);
 /* The handle that the program gets. */
 halay_request_t *hly_request_handle(halay_request_t *request);
-/* Finds the request of a handle; needs no lock. Then, locked: is the handle still valid? */
+/* _of finds the request of a handle, and needs no lock. _is_current, under the lock: is the handle
+ * still valid? */
 int hly_request_of(halay_request_t *handle, halay_request_t **request);
 bool hly_request_is_current(const halay_request_t *request, halay_request_t *handle);
 /* Makes the handle invalid. */
@@ -108,14 +111,14 @@ void hly_request_retire(halay_request_t *request);
 
 /* ---------------------------------------------------------------- layout.c */
 
-/* Does its call, in memory of a device, wait for the program's stream? */
+/* Is the call in memory of a device, and does it wait for the program's stream? */
 static inline bool hly_request_follows(const halay_request_t *request)
 {
     return !request->layout.scratch_from->touchable && hly_comm_ordered_by(request->comm)->follows;
 }
-/* Does it go around the end of the vector, so that it has two extents? */
+/* Does the operand go from the last block on to the first one, so that it has two extents? */
 bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand);
-/* Is it host memory of the device: the stage of a plan that has one? */
+/* Is the operand in the stage, the part of scratch that is pinned host memory? */
 bool hly_operand_on_stage(const halay_request_t *request, uint32_t operand);
 /* Copies the counts and displacements of a v form. */
 int hly_layout_tables(halay_request_t *request, const struct hly_call *call);

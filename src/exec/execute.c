@@ -4,9 +4,9 @@
  * predecessors are done. It names no algorithm, and there is no other executor. A blocking call is
  * advanced by the thread that waits for it, all others by whoever makes progress.
  *
- * Invariant: a step before the cursor is started, done, or skipped since a predecessor is not done.
- * A skipped step enters the list of ready ones when its last predecessor is done. Each step is
- * started once and done once, except one that finds the device full: it is started again.
+ * Invariant: a step before the cursor is started, done, or skipped because a predecessor is not
+ * done. A skipped step enters the list of ready ones when its last predecessor is done. Each step
+ * is started once and done once, except one that finds the device full: it is started again.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@
 #include "wire/watch.h"
 
 #define DOUBT_NS    1000000000ll /* in a call */
-#define DOUBTS_MOST 8            /* messages, so that no wait connects to very many ranks */
+#define DOUBTS_MOST 8            /* messages in all, so that a wait makes few connections */
 
 /* ---------------------------------------------------------------- what can be started */
 
@@ -101,7 +101,7 @@ static inline void expect_next(halay_request_t *r)
     }
 }
 
-/* The message of a RECV step is all there. reduced: the reduction that alone reads it is done. */
+/* The message of a RECV step has come whole. reduced: the only reduction that reads it is done. */
 static inline void mark_landed(halay_request_t *r, uint32_t step, bool reduced)
 {
     mark_done(r, step);
@@ -114,7 +114,7 @@ static inline void mark_landed(halay_request_t *r, uint32_t step, bool reduced)
     mark_done(r, reduction);
 }
 
-/* After that: chooses the next expected message, and releases the steps that waited. */
+/* After mark_landed(): chooses the next expected message, and starts the steps that waited. */
 static inline void release_landed(halay_request_t *r, uint32_t step, bool reduced)
 {
     if (r->expected.step == step)
@@ -140,7 +140,7 @@ static inline void receive(halay_request_t *r, uint32_t step, const halay_step_t
             release_landed(r, step, what == HLY_LANDED_REDUCED);
             return;
         }
-        if (r->run.step[step].arrived) /* the rest is matched as any other message */
+        if (r->run.step[step].arrived) /* a part has come: the rest is matched as usual */
             return;
     }
     if (r->expected.step == HALAY_STEP_NONE) {
@@ -151,7 +151,7 @@ static inline void receive(halay_request_t *r, uint32_t step, const halay_step_t
 
 /* ---------------------------------------------------------------- the walk */
 
-/* false: it has to be started again later. */
+/* False: the device is full; the step has to be started again later. */
 static inline bool start_step(halay_request_t *r, uint32_t step, const halay_step_t *s)
 {
     r->run.state[step] = HLY_STARTED;
@@ -177,8 +177,8 @@ static inline bool start_step(halay_request_t *r, uint32_t step, const halay_ste
     return false;
 }
 
-/* Marks all steps as not started, before a segment. What else is known of them is reset when they
- * start or end. */
+/* Marks all steps as not started, before a segment. Their other members are reset when a step
+ * starts or ends. */
 static inline void lay_steps(halay_request_t *r)
 {
     struct hly_progress_of *run = &r->run;
@@ -198,7 +198,7 @@ static bool next_segment(halay_request_t *r)
     if (r->staging && !hly_staging_leave(r))
         return false;
     HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
-    assert(!r->targets); /* what still flies is only read: lent, or sent out of IN by an adapter */
+    assert(!r->targets); /* messages in flight are only read: lent, or sent by an adapter */
     hly_layout_segment(r, t->number + 1);
     r->header.segment = (uint16_t)t->number;
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
@@ -206,7 +206,7 @@ static bool next_segment(halay_request_t *r)
     return hly_link_empty(&r->slot->unexpected) || hly_unexpected_compare(r);
 }
 
-/* Starts what can be started in this segment. false: a step has to be started again. */
+/* Starts the steps that can start in this segment. False: a step has to be started again. */
 static inline bool walk_segment(halay_request_t *r)
 {
     struct hly_progress_of *run = &r->run;
@@ -240,12 +240,12 @@ static inline bool walk_segment(halay_request_t *r)
 static void start_next(halay_request_t *r);
 
 /*
- * May this call start, which is the next one? Where calls before it are relaxed, one that is not
- * waits for all older ones. It would tell others that those have ended here, and one may yet fail.
+ * May the next call start? A confirmed call after relaxed ones waits for all older calls. Its
+ * messages tell the other ranks that those have ended here, and one of them may yet fail.
  */
 static inline bool has_room(const halay_comm_t *comm, const halay_request_t *r)
 {
-    if (comm->started == comm->acked) /* and so is `oldest`: nothing is under way */
+    if (comm->started == comm->acked) /* and so is `oldest`: no call is under way */
         return true;
     return comm->started - comm->oldest < HLY_WINDOW &&
            comm->started - comm->acked < HLY_UNACKED_MOST &&
@@ -267,7 +267,7 @@ int hly_exec_refuse_as(halay_request_t *r, int code, enum hly_cause cause, const
     return HALAY_OK;
 }
 
-/* It will fail as soon as it starts, if its communicator or its transport has failed. */
+/* Makes the call fail when it starts, if its communicator or transport has failed. */
 static void refuse_if_over(halay_request_t *r)
 {
     const halay_comm_t *comm = r->comm;
@@ -337,7 +337,7 @@ void hly_exec_finish(halay_request_t *r, int result)
         slot->fault = NULL;
     }
     if (result) {
-        if (r->run.ran) /* its steps ended wherever they were */
+        if (r->run.ran) /* a failed call: its steps stopped anywhere */
             memset(r->run.step, 0, r->plan->nsteps * sizeof(*r->run.step));
         slot->unacked = false; /* failed: all ranks know of it, or the communicator is broken */
         comm->relaxed.signature = 0;
@@ -365,7 +365,7 @@ static inline void conclude(halay_request_t *r)
         r->state != HLY_RUNNING)
         return;
     if (r->run.ndone >= nsteps && !hly_link_empty(&r->flying))
-        return; /* messages out of IN still fly; the news that the last is back calls this again */
+        return; /* IN is still being sent; news of the last message calls this again */
     if (hly_exec_has_to_listen(r->context) && r->run.ndone == nsteps) {
         r->listens = true;
         hly_exec_listen(r->context);
@@ -377,7 +377,8 @@ static inline void conclude(halay_request_t *r)
         hly_exec_finish(r, HALAY_OK);
 }
 
-/* It runs: all steps that can be done now, and its end if that was all. */
+/* Does all steps of a running call that can be done now, and completes it if those were the
+ * last. */
 static void go_on(halay_request_t *r)
 {
     do {
@@ -395,7 +396,7 @@ void hly_exec_advance(halay_request_t *r)
         go_on(r);
 }
 
-/* Peers of a call that starts may be lost since long: says so again, for this call too. */
+/* Peers of a call that starts may have been lost earlier: reports them again, for this call. */
 __attribute__((noinline)) static void leave_lost(halay_request_t *r)
 {
     struct hly_peer *last = NULL;
@@ -440,13 +441,13 @@ __attribute__((always_inline)) static inline void start(halay_request_t *r)
     r->run.after = r->layout.after;
     lay_steps(r);
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
-    if (comm->broken.is) /* by ranks that had made this call */
+    if (comm->broken.is) /* and other ranks had made this call before */
         leave_lost(r);
     if (hly_link_empty(&slot->unexpected) || hly_unexpected_compare(r))
         go_on(r);
 }
 
-/* Out of line, for queued calls; the others have it in hly_exec_go(). */
+/* Out of line, for queued calls; hly_exec_go() inlines it for all others. */
 static void start_next(halay_request_t *r)
 {
     start(r);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * group_step.c - group steps: launched when their turn has come, and taken in when they have ended.
+ * group_step.c - launches group steps in one order on all ranks, and completes those that have
+ * ended.
  *
  * A step that has started is a struct hly_send in request->flying; its circle is NULL while it
  * waits. It is launched when its circle is open, and all earlier calls of the communicator have
  * launched what they have on its channel, or are over. So all ranks launch in one order, which is
  * that of the calls and, within one, of the plan.
  *
- * A call that has failed launches nothing more. What it has launched may wait for a member that
- * never launches; so after a while the circle is aborted, but not while an earlier call still has a
- * launch there, which can end.
+ * A call that has failed launches nothing more. Its launches may wait for a member that never
+ * launches; so after a while Halay aborts the circle. It waits with that while an earlier call
+ * still has a launch there, which can end.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -55,7 +56,7 @@ static struct hly_send *as_group(struct hly_link *l)
     return send->kind == HLY_SEND_GROUP ? send : NULL;
 }
 
-/* It is over, or given up. */
+/* Drops a step that has ended, or was given up. */
 static void drop(halay_request_t *r, struct hly_send *send)
 {
     count(r->device, -1);
@@ -82,8 +83,8 @@ static uint32_t fill_counts(const halay_request_t *r, const halay_step_t *s, siz
     return group->kind;
 }
 
-/* Graphs will wait for any member, also for one that this rank has no connection with. A message
- * that changes nothing makes one, so that its death is seen. */
+/* A graph will wait for any member, also for one that this rank has no connection to. An empty
+ * message makes the connection, so that this rank notices the member's death. */
 static void watch_members(const halay_request_t *r, struct hly_circle *circle)
 {
     circle->captured = true;
@@ -93,7 +94,7 @@ static void watch_members(const halay_request_t *r, struct hly_circle *circle)
                              NULL, 0);
 }
 
-/* All steps but this one are done, and nothing comes after the plan. */
+/* True if this step is the only one left, and no division, scaling or copy follows the plan. */
 static bool is_last(const halay_request_t *r)
 {
     return r->run.ndone + 1 == r->plan->nsteps && !r->run.after &&
@@ -109,7 +110,7 @@ static int launch(halay_request_t *r, struct hly_send *send, struct hly_circle *
         .size = sizeof(launch),
         .kind = fill_counts(r, s, circle->count),
         .type = (halay_type_t)r->call.desc.type,
-        .op = op == HALAY_AVERAGE ? HALAY_SUM : op, /* divided after the plan */
+        .op = op == HALAY_AVERAGE ? HALAY_SUM : op, /* Halay divides after the plan */
         .n = circle->n,
         .count = circle->count,
         .out = hly_operand_extents(r, s->operand)->address,
@@ -144,7 +145,7 @@ static void try_launch(halay_request_t *r, struct hly_send *send)
     if (!r->call.captured)
         rc = hly_circle_get(r, send->step, &circle, text, sizeof(text));
     else if (!(circle = hly_circle_find(r, send->step)) || !circle->opened) {
-        rc = HALAY_EDEVICE; /* to open it now might spoil the capture */
+        rc = HALAY_EDEVICE; /* opening a circle might invalidate the capture */
         snprintf(text, sizeof(text),
                  "its stream is being captured into a graph, and its group %.32s is not open yet: "
                  "make the call once before the capture, and wait for it",
@@ -177,7 +178,7 @@ static void launch_call(halay_request_t *r, uint32_t taken)
     }
 }
 
-/* The channels on which this call has something to launch yet. */
+/* The channels on which this call still has steps to launch. */
 static uint32_t channels_of(struct hly_circles *c, const halay_request_t *r)
 {
     const uint32_t *launched = launched_of(c, r->sequence);
@@ -189,7 +190,8 @@ static uint32_t channels_of(struct hly_circles *c, const halay_request_t *r)
     return channels;
 }
 
-/* Group steps of members of groups, and of the calls around these, go in the program's order. */
+/* Keeps the program's order: group steps of a group's members are launched after those of the calls
+ * before the group, and before those of the calls after it. */
 static bool is_in_turn(const halay_request_t *r)
 {
     const halay_comm_t *comm = r->comm, *outer = comm->outer;
@@ -230,7 +232,7 @@ int hly_group_step_start(halay_request_t *r, uint32_t step)
         return HALAY_ENOMEM;
     }
     if (!hly_operand_bytes(r, s->operand) && !hly_operand_bytes(r, s->operand + 1) &&
-        !r->call.desc.count) { /* so it is on all ranks */
+        !r->call.desc.count) { /* empty on all ranks: counts as launched */
         launched_of(c, r->sequence)[s->edge]++;
         hly_send_free(r->context, send);
         return HALAY_OK;
@@ -271,8 +273,8 @@ static void ended(struct hly_send *send, int status)
         hly_exec_step_done(r, step);
 }
 
-/* Aborts it. Calls that had something in flight there fail, except for `except`, which does
- * already, or is about to. */
+/* Aborts the circle. Calls that had launches there fail, except for `except`, which fails already
+ * or is about to. */
 static void abort_all(struct hly_circle *circle, const halay_request_t *except, const char *why)
 {
     const halay_comm_t *comm = circle->circles->comm;
@@ -325,7 +327,7 @@ static int take(struct hly_circle *circle)
     return n < 0 ? 1 : n;
 }
 
-/* Has a running call before those that ended the circle still need of it? */
+/* Does a running call before `upto` still need the circle? */
 static bool is_needed(const struct hly_circle *circle)
 {
     const halay_comm_t *comm = circle->circles->comm;
@@ -337,12 +339,12 @@ static bool is_needed(const struct hly_circle *circle)
     return false;
 }
 
-/* false: it is gone. */
+/* Ends a retired circle if it can. False: the circle was freed. */
 static bool end_retired(struct hly_circle *circle)
 {
     if (!circle->retired || is_needed(circle))
         return true;
-    if (circle->captured && !circle->flying) /* graphs have it, until the communicator goes */
+    if (circle->captured && !circle->flying) /* graphs use it until the communicator is freed */
         return true;
     if (circle->flying && hly_about_now_ns() < circle->retired_ns + HLY_CIRCLE_RETIRE_NS)
         return true;
@@ -360,7 +362,7 @@ static bool has_lost_member(const halay_comm_t *comm, const struct hly_circle *c
     return false;
 }
 
-/* A graph that runs may wait for a member that is lost, for ever. */
+/* Aborts a circle with a lost member: a graph that runs on it may wait for that member for ever. */
 static void end_replays(struct hly_circle *circle)
 {
     const halay_comm_t *comm = circle->circles->comm;
@@ -430,7 +432,7 @@ static void drop_waiting(halay_request_t *r)
     }
 }
 
-/* Has the call launched something, but not all that it has to? */
+/* Has the call launched some of its steps, but not all? */
 static bool is_begun(struct hly_circles *c, const halay_request_t *r)
 {
     const uint32_t *launched = launched_of(c, r->sequence);

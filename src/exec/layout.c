@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layout.c - from blocks to addresses: where the operands of a plan are for one call.
+ * layout.c - gives the operands of a plan their addresses for one call.
  *
  * Blocks are of equal size; where a vector is cut, the first few are an element longer. In the v
- * forms two tables give sizes and places, one for IN and one for OUT, which differ in alltoallv
- * only. Spans are computed once for a count and type. Addresses are bound for each call, and moved
- * on from segment to segment.
+ * forms two tables give sizes and displacements, one for IN and one for OUT; they differ in
+ * alltoallv only. A request computes its spans once for a count and type. Each call binds the
+ * addresses, and each segment moves them on.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 
 #define SLOT_ALIGN       64
 #define SEGMENT_ALIGN    16           /* elements */
-#define SEGMENT_MESSAGES 16           /* eager messages, in a segment of a plan of many blocks */
+#define SEGMENT_MESSAGES 16           /* eager messages of one segment, in a plan of many blocks */
 #define SEGMENT_BYTES    (512u << 10) /* at most, of such a segment: a ring of 1 MiB holds it */
 
 static size_t block_offset(const halay_request_t *r, uint32_t buffer, uint32_t block)
@@ -71,8 +71,9 @@ static bool lies_own(uint32_t collective, uint32_t buffer)
 }
 
 /*
- * Computes where an operand lies. In scratch, and in a buffer of one block, a run of blocks lies
- * together wherever it begins. In v forms each operand is a single block; selection sees to that.
+ * Computes where an operand lies. In scratch, and in a buffer of one block, a run of blocks is
+ * contiguous wherever it begins. In v forms each operand is a single block, since selection picks
+ * no other planner.
  */
 static void measure(const halay_request_t *r, const halay_operand_t *o, struct hly_span *span)
 {
@@ -128,13 +129,13 @@ static size_t largest_block(const halay_request_t *r)
     return most;
 }
 
-/* Elements that a user-defined operation takes together: they are never parted. */
+/* Elements that a user-defined operation takes together: a cut never separates them. */
 static size_t group_of(const struct hly_call *call)
 {
     return call->user ? call->user->group : 1;
 }
 
-/* Bytes of the computed result that this rank gets. */
+/* Bytes of the result that this rank gets. */
 static size_t result_bytes(const halay_request_t *r)
 {
     const halay_plan_params_t *p = &r->plan->plan->params;
@@ -171,7 +172,7 @@ static void lay_out(halay_request_t *r)
     r->layout.slot_bytes = largest_block(r);
     if (cut || !(info->restrictions & HALAY_PLANNER_EQUAL))
         r->layout.slot_bytes =
-            round_up(r->layout.slot_bytes); /* else slots lie as blocks do (plan.h) */
+            round_up(r->layout.slot_bytes); /* else slots are as large as blocks (plan.h) */
     r->layout.places = (struct hly_places){0};
     for (uint32_t i = 0; i < plan->noperands; i++)
         measure(r, &plan->operands[i], &r->layout.spans[i]);
@@ -203,8 +204,8 @@ static void place(halay_request_t *r)
         r->layout.out += block_offset(r, HALAY_BUFFER_IN, p->rank);
 }
 
-/* Points the step's kept device work to the operands as they are now; forgets it if these are not
- * in one piece any more. */
+/* Updates the addresses in the step's bound device work; drops it if an operand is not contiguous
+ * any more. */
 static void work_rebind(const halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->steps[step];
@@ -223,7 +224,7 @@ static void work_rebind(const halay_request_t *r, uint32_t step)
         *work = (halay_work_t){0};
 }
 
-/* So far in its buffers, or in the first slot of staged ones, does the segment lie. */
+/* The offset of the segment in the buffers; in staged calls, in a slot. */
 static size_t moved_bytes(const halay_request_t *r)
 {
     const struct hly_segments *t = &r->segments;
@@ -232,8 +233,8 @@ static size_t moved_bytes(const halay_request_t *r)
            (r->staging ? hly_staging_offset(r) : 0);
 }
 
-/* Gives all operands, and the kept device work, their addresses; nothing to do if they have them.
- */
+/* Gives all operands, and the bound device work, their addresses; does nothing if they have
+ * them. */
 static void address(halay_request_t *r)
 {
     const halay_plan_t *plan = r->plan->plan;
@@ -278,7 +279,8 @@ static size_t segment_bytes(const halay_transport_attr_t *near)
     return most < SEGMENT_BYTES ? most : SEGMENT_BYTES;
 }
 
-/* Does that pay? The call stays on a node, over a transport with HALAY_CAN_CACHE. */
+/* Is it faster to cut the call? It is if the call stays on a node, over a transport with
+ * HALAY_CAN_CACHE. */
 static bool should_cut(const halay_request_t *r)
 {
     const uint32_t can = r->context->transports[0].attr.capabilities;
@@ -288,8 +290,8 @@ static bool should_cut(const halay_request_t *r)
 
 /*
  * Cuts the call into segments, on all ranks alike. With one or two blocks, or few rounds, no
- * message is longer than an eager one. With more blocks a segment is larger: ranks that share a
- * processor then change places less often.
+ * message exceeds the eager limit. With more blocks a segment is larger: then ranks that share a
+ * processor switch less often.
  */
 static void cut_by_cache(halay_request_t *r)
 {
@@ -378,7 +380,7 @@ int hly_layout_bind(halay_request_t *r)
     r->layout.before = scaled ? HLY_BEFORE_DUE : HLY_BEFORE_NOTHING;
     if (r->staging)
         r->layout.before |= HLY_BEFORE_DOWN | HLY_BEFORE_FIRST;
-    if (hly_request_follows(r) && !c->captured) /* that stands in the stream itself */
+    if (hly_request_follows(r) && !c->captured) /* a captured call is in the stream itself */
         r->layout.before |= HLY_BEFORE_MARK;
     r->layout.after = hly_work_left(r);
     address(r);
@@ -396,7 +398,7 @@ void hly_layout_segment(halay_request_t *r, uint32_t segment)
     address(r);
 }
 
-/* Fills one table. Without displacements the blocks follow one another. */
+/* Fills one table of a v form. Without displacements the blocks are contiguous. */
 static void fill(struct hly_blocks *to, const struct hly_vector *from, size_t n, size_t element)
 {
     size_t next = 0;

@@ -4,8 +4,8 @@
  *
  * A certificate says: the plans that this planner makes for all ranks were proved together, and
  * this rank's plan has this hash. It holds for every count, and for one shape if the planner asks
- * for a shape. Certificates belong to the context. Admitted plans belong to a communicator:
- * compiled, and with their peers looked up.
+ * for a shape. Certificates belong to the context. Admitted plans belong to a communicator. They
+ * are compiled, and know their peers.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -34,7 +34,8 @@ static struct hly_certificate *certificate_find(halay_context_t *context, uint32
     return c;
 }
 
-/* Proves the plans of all ranks together; of many ranks, what this one can prove alone. */
+/* Proves the plans of all ranks together; with more than HLY_PROVE_WHOLE_MAX ranks only what this
+ * rank can prove alone. */
 static int prove(uint32_t planner, const halay_plan_params_t *p, uint64_t *hash,
                  halay_proof_t *proof)
 {
@@ -150,7 +151,7 @@ static int look_up_peers(halay_comm_t *comm, struct hly_plan *p)
     return HALAY_OK;
 }
 
-/* Is it of a call that is under way, or of a persistent one? */
+/* Does a call that is under way, or a persistent request, use the plan? */
 static bool is_used(const halay_context_t *context, const struct hly_plan *plan)
 {
     for (const struct hly_link *l = context->posted.next; l != &context->posted; l = l->next) {
@@ -169,7 +170,7 @@ static void evict_one(halay_comm_t *comm)
         if (!is_used(comm->context, *p))
             victim = p;
     if (!victim)
-        return; /* all are running: the window bounds them */
+        return; /* all are in use: the window bounds their number */
     struct hly_plan *gone = *victim;
     *victim = gone->next;
     hly_cache_forget(comm, gone);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * post.c - requests: made and bound, kept, refused, given back. execute.c runs them.
+ * post.c - makes requests, binds, keeps, refuses and releases them. execute.c runs them.
  *
  * A request is IDLE until it goes, QUEUED until the window has room, then RUNNING, then COMPLETE. A
- * persistent or cached one is IDLE again after its wait. A failure makes it STOPPED: no
- * step is started any more. Then fault/ makes it FAILING, until what is under way has been drained
- * and the ranks agree; then it is COMPLETE. hly_exec_finish() is reached once.
+ * persistent or cached one is IDLE again after its wait. A failure makes it STOPPED: it starts no
+ * further step. Then fault/ makes it FAILING, until its transfers have ended and the ranks agree on
+ * a verdict; then it is COMPLETE. hly_exec_finish() runs once for each call.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 
 /* ---------------------------------------------------------------- requests */
 
-/* What it has of the devices before is useless. */
+/* Drops scratch and bound work of the devices that the request used before. */
 static int change_devices(halay_request_t *r, struct hly_device *device, struct hly_device *from)
 {
     hly_scratch_free(r);
@@ -35,7 +35,7 @@ static int change_devices(halay_request_t *r, struct hly_device *device, struct 
     return hly_staging_set(r, device == from ? NULL : from);
 }
 
-/* call NULL: it stands for a group of calls. */
+/* call NULL: the request is that of a group of calls. */
 static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan,
                                     const struct hly_call *call)
 {
@@ -125,7 +125,7 @@ void hly_request_drop(halay_request_t *r)
         hly_link_remove(&send->link);
         hly_link_append(&r->context->sends_flying, &send->link);
     }
-    if (r->cached) { /* its entry goes with the plans */
+    if (r->cached) { /* its cache entry ends with the plans */
         r->state = HLY_IDLE;
         return;
     }
@@ -134,7 +134,7 @@ void hly_request_drop(halay_request_t *r)
 
 /* ---------------------------------------------------------------- making one */
 
-/* Selects and admits the call's plan. An error makes the call fail before it is compared. */
+/* Selects and admits the call's plan. An error makes the call fail before ranks compare it. */
 static int find_plan(halay_comm_t *comm, const struct hly_call *call, struct hly_plan **plan,
                      char *reason, size_t reason_bytes)
 {
@@ -144,7 +144,7 @@ static int find_plan(halay_comm_t *comm, const struct hly_call *call, struct hly
     return rc ? rc : hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
 }
 
-/* Is the request bound to such a call already? */
+/* Is the request bound to an equal call already? */
 static bool repeats(const halay_request_t *r, const struct hly_call *call)
 {
     const struct hly_call *was = &r->call;
@@ -179,8 +179,8 @@ enum hly_cause hly_exec_cause(const struct hly_call *call, int code)
     return code == HALAY_ESTATE ? HLY_CAUSE_STATE : HLY_CAUSE_ARGUMENT;
 }
 
-/* Why a graph may not have a call of this plan: all of it has to be group steps in the program's
- * memory. NULL: it may. */
+/* Why a graph cannot capture a call with this plan: all steps must be group steps in the program's
+ * memory. NULL: it can. */
 static const char *why_not_captured(const halay_comm_t *comm, const struct hly_plan *p,
                                     const struct hly_call *call)
 {
@@ -216,7 +216,7 @@ static int check_captured(const halay_comm_t *comm, const struct hly_plan *p,
     return why ? HALAY_EUNSUPPORTED : HALAY_OK;
 }
 
-/* Why it could not be bound: there is no memory, or there is no device any more that gives it. */
+/* Why the request could not be bound: no memory, or the device that gives it is lost. */
 static void unbound_text(const halay_request_t *r, int rc, char *text, size_t bytes)
 {
     const struct hly_device *from = r->layout.scratch_from;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.c - how far the calls under way are, for the flight record. Never on the way of a call
- * that goes on: a thread that is about to sleep, or looks at deadlines, does it. */
+/* record.c - writes how far the calls under way are into the flight record. A thread does this when
+ * it is about to sleep or checks deadlines, never while a call makes progress. */
 #include "exec/record.h"
 
 #include "../../common/thread.h"
 
-#define STACK_NS 200000000ull /* a call has waited for so long: where is the program? */
+#define STACK_NS 200000000ull /* after so long a wait the thread's stack is recorded */
 
-/* A step that has started: whom it waits for. */
+/* Records a step that has started, and the rank that it waits for. */
 static void note_edge(const halay_request_t *r, uint32_t step, halay_record_wait_t *w)
 {
     const halay_step_t *s = hly_step(r, step);
@@ -19,7 +19,7 @@ static void note_edge(const halay_request_t *r, uint32_t step, halay_record_wait
         message ? s->peer : HALAY_STEP_NONE, s->edge};
 }
 
-/* Does its slot say so already? Then it says since when. */
+/* Does the slot have this state of the call already? Then its time is that of the first record. */
 static bool is_noted(const halay_request_t *r, const halay_record_wait_t *slot)
 {
     return slot->call == r->recorded / 2 && slot->ndone == r->run.ndone &&
@@ -87,6 +87,6 @@ halay_record_stack_t *hly_record_sleep(halay_context_t *context)
 void hly_record_woken(halay_context_t *context, halay_record_stack_t *stack)
 {
     hly_record_sleeps(&context->record, -1);
-    if (stack && stack->thread == hly_thread_id()) /* else another one has it now */
+    if (stack && stack->thread == hly_thread_id()) /* else another thread uses the slot now */
         __atomic_store_n(&stack->over, 1, __ATOMIC_RELAXED);
 }

@@ -5,16 +5,16 @@
 
 #include "exec/exec.h"
 
-/* So far as it is: of a call that has waited for long, or has failed. */
+/* Records how far a call is that has waited for long, or has failed. */
 void hly_record_wait(halay_request_t *request);
-/* A thread is about to sleep: how far calls are, and if one has waited for long, where the thread
- * is. Gives that to the end of the sleep, or NULL. */
+/* A thread is about to sleep: records how far calls are and, if one has waited for long, the
+ * thread's stack. Returns the stack's slot for hly_record_woken(), or NULL. */
 halay_record_stack_t *hly_record_sleep(halay_context_t *context);
 void hly_record_woken(halay_context_t *context, halay_record_stack_t *stack);
-/* The same of all that have been under way for so long. */
+/* Records all calls that have been under way for least_ns. */
 void hly_record_waits(halay_context_t *context, uint64_t now_ns, uint64_t least_ns);
 
-#ifdef HLY_UNRECORDED /* a build of bench/record, which counts what the rest costs */
+#ifdef HLY_UNRECORDED /* a build for bench/record, which measures what recording costs */
 
 static inline void hly_record_post(const halay_request_t *r, const halay_comm_t *comm,
                                    const struct hly_record *record, uint64_t started_ns)
@@ -50,10 +50,10 @@ static inline void hly_record_post(halay_request_t *r, const halay_comm_t *comm,
     __atomic_store_n(&to[5], r->sequence | (uint64_t)HALAY_RECORD_POSTED << 32, __ATOMIC_RELEASE);
     __atomic_store_n(&to[6], started_ns, __ATOMIC_RELEASE);
     __atomic_store_n(&to[0], stamp, __ATOMIC_RELEASE);
-    __builtin_prefetch(slot + 1, 1); /* else the next call's messages wait behind its stores */
+    __builtin_prefetch(slot + 1, 1); /* else the next call's messages wait for its stores */
 }
 
-/* Its slot may be another call's by now. */
+/* The slot may belong to another call by now. */
 static inline void hly_record_end(const halay_request_t *r, int result)
 {
     halay_record_call_t *slot = r->record;

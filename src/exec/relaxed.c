@@ -34,7 +34,7 @@ static void count(halay_comm_t *comm, const struct hly_call_desc *desc, uint64_t
     s->next = comm->next_sequence + 1;
 }
 
-/* Is there a plan for a relaxed call? Asked once in a run of equal calls. */
+/* Is there a plan for a relaxed call? Looks once in a series of equal calls. */
 static bool has_plan(halay_comm_t *comm, const struct hly_call *call)
 {
     struct hly_relaxed_state *s = &comm->relaxed;

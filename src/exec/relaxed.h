@@ -6,12 +6,13 @@
  * docs/decisions/plans.md#0046.
  *
  * Invariant: whether a call is relaxed depends on the calls of its communicator alone, so all ranks
- * say the same. Where they have not made the same calls, the signature tells. A call starts within
- * HLY_UNACKED_MOST of comm->acked, and all ranks have made the calls before that one. So nobody is
- * further ahead of anybody than there are slots.
+ * decide alike. If they have not made the same calls, their signatures differ. A call starts within
+ * HLY_UNACKED_MOST of comm->acked, and all ranks have made the calls before that one. So no rank is
+ * further ahead of another than there are slots.
  *
- * A rank that ends a confirmed call knows that all have ended the relaxed ones before it. So a rank
- * starts that call only after it has ended those, however many calls are under way.
+ * A rank that completes a confirmed (not relaxed) call knows that all ranks have completed the
+ * relaxed ones before it. For that a rank starts a confirmed call only after it has completed
+ * those, whatever room the window has.
  */
 #ifndef HLY_RELAXED_H
 #define HLY_RELAXED_H
@@ -22,7 +23,8 @@
 #define HLY_RELAXED_SIGN                                                                           \
     UINT64_C(0x5345524945530001) /* xored into the signature of relaxed calls */
 
-/* Counts the call, and relaxes it if it can be. wrong: its arguments are, so it equals no call. */
+/* Counts the call, and makes it a relaxed one if possible. wrong: its arguments are wrong, so it
+ * equals no other call. */
 void hly_relaxed_post(halay_comm_t *comm, struct hly_call *call, bool wrong);
 /* May other ranks have ended this call, or the one they made instead, without hearing from all? */
 bool hly_relaxed_follows(const halay_comm_t *comm, uint32_t sequence);
@@ -32,8 +34,9 @@ static inline bool hly_relaxed_is_unconfirmed(const halay_comm_t *comm)
     return comm->relaxed.end - comm->acked - 1 < HLY_UNACKED_MOST; /* else `end` is long ago */
 }
 /*
- * Leaving (LEAVE). No rank finalizes before all have ended their calls: what a root has sent could
- * be lost with it, and others would take the rank for dead. So it asks them, and they answer.
+ * Leaving (LEAVE). No rank finalizes before all have completed their relaxed calls: messages of a
+ * root could be lost with it, and others would take the rank for dead. So it asks the others, and
+ * they answer.
  */
 bool hly_relaxed_is_open(
     const halay_comm_t *comm); /* its calls have ended here, perhaps not elsewhere */

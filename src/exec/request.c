@@ -2,11 +2,11 @@
 /*
  * request.c - the memory of requests, and their handles.
  *
- * A request's memory stays with the context, and is used again after its result was read. The
- * program's handle names a generation of it: the address, aligned to HLY_REQUEST_ALIGN, plus
- * HLY_HANDLE_STEP for each release so far. So a handle of a request that has ended is recognised,
- * until the same memory has been handed out HLY_HANDLES times more. `magic` and `context` never
- * change, so that a handle can be looked at before the context is locked.
+ * A context keeps the memory of requests, and uses it again after the program has read a result.
+ * The program's handle names a generation of it: the address, aligned to HLY_REQUEST_ALIGN, plus
+ * HLY_HANDLE_STEP for each release so far. So Halay recognises a handle of a request that has
+ * ended, until the same memory has been handed out HLY_HANDLES times more. `magic` and `context`
+ * never change, so a handle can be checked before the context is locked.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ void hly_request_free_memory(halay_context_t *ctx)
     while (!hly_link_empty(&ctx->requests_unused)) {
         halay_request_t *r = HLY_OF(ctx->requests_unused.next, halay_request_t, link);
         hly_link_remove(&r->link);
-        *(volatile uint32_t *)&r->magic = 0; /* what is allocated here next is no request */
+        *(volatile uint32_t *)&r->magic = 0; /* memory allocated here later is no request */
         free(r);
     }
 }
@@ -75,7 +75,7 @@ void hly_request_retire(halay_request_t *r)
     r->given = false;
 }
 
-/* Any pointer to mapped memory may be asked about: the aligned address is on its page. */
+/* May be called with any pointer to mapped memory: the aligned address is on the same page. */
 __attribute__((no_sanitize("address"))) static bool is_request(const halay_request_t *r)
 {
     return r && r->magic == HLY_REQUEST_MAGIC;

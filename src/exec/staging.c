@@ -2,12 +2,12 @@
 /*
  * staging.c - copies of staged buffers, to the host and back.
  *
- * Invariants: a slice is copied down into its slot once the slice before it in that slot has been
- * copied up and no message is sent from there any more; the plan runs on it once it is down whole;
- * it is copied up once the plan, division and scaling are done with it. So while the plan runs on
- * one slice, the next one comes down and the last one goes up. Copies are launched in order of
- * slices, and may end in any order. Only what the call reads comes down, and only what it writes
- * goes up.
+ * Down is from the device to the host, up is back. Invariants: a slice is copied down into a slot
+ * once the slot's earlier slice has been copied up, and no message is sent from there any more. The
+ * plan runs on a slice that is down whole. The slice is copied up once plan, division and scaling
+ * are done with it. So while the plan runs on one slice, the next one comes down and the last one
+ * goes up. Copies are launched in order of slices, and may end in any order. Only input that the
+ * call reads comes down, and only output that it writes goes up.
  */
 #include "exec/staging.h"
 
@@ -25,8 +25,8 @@
 
 /* ---------------------------------------------------------------- what is read and written */
 
-/* What this rank reads. The root's own block stays where it is in a gather in place, as in a
- * scatter. */
+/* The part of IN that this rank reads: nothing of the root's own block in a gather in place, nor in
+ * a scatter in place. */
 static enum hly_part read_part(const halay_request_t *r)
 {
     const struct hly_access *in = &hly_collectives[r->call.desc.collective].in;
@@ -43,7 +43,7 @@ static enum hly_part written_part(const halay_request_t *r)
     return hly_access_at(out, (uint32_t)r->comm->rank, r->call.desc.root);
 }
 
-/* Does the plan read its input where OUT is? */
+/* Does the plan read its input from OUT? */
 static bool reads_out(const halay_request_t *r)
 {
     return hly_call_in_place(&r->call) || r->call.staged ||
@@ -61,7 +61,7 @@ static size_t element_of(const halay_request_t *r)
     return halay_type_bytes((halay_type_t)r->call.desc.type);
 }
 
-/* Where a block of a buffer of many begins: in a slot; at the program's. */
+/* Where a block begins: in a slot (host_offset), and in the program's buffer (program_offset). */
 static size_t host_offset(const halay_request_t *r, bool out, uint32_t block)
 {
     return r->layout.tables ? r->layout.block[out].offset[block]
@@ -92,7 +92,7 @@ struct copy {
     size_t bytes;
 };
 
-/* One block; 0 bytes: it is not copied. */
+/* Describes the copy of one block. 0 bytes: the block is not copied. */
 static struct copy copy_of(const halay_request_t *r, bool up, enum hly_part part, uint32_t slice,
                            uint32_t block)
 {
@@ -114,7 +114,7 @@ static struct copy copy_of(const halay_request_t *r, bool up, enum hly_part part
                          bytes_of(r, up, part, slice, block)};
 }
 
-/* The next one of a slice, from *block on: of all blocks that lie together on both sides. */
+/* Gives the next copy of a slice, from *block on: all blocks that are contiguous on both sides. */
 static bool next_copy(const halay_request_t *r, bool up, uint32_t slice, uint32_t *block,
                       struct copy *copy)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * staging.h - calls in memory that messages cannot carry, since the processor cannot touch it. What
- * a call reads is copied down to host memory, the plan runs there with the host's device, and what
- * it writes is copied up. docs/decisions/device-memory.md#0053.
+ * staging.h - calls in memory that messages cannot carry, since the processor cannot touch it.
+ * Halay copies the input down to host memory, runs the plan there, and copies the output up to the
+ * device. docs/decisions/device-memory.md#0053.
  */
 #ifndef HLY_STAGING_H
 #define HLY_STAGING_H
@@ -13,15 +13,15 @@
 
 /* Copies in one direction, slice after slice. */
 struct hly_staging_way {
-    uint32_t slice;                   /* all copies of those before it were launched */
+    uint32_t slice;                   /* the next one: all copies of earlier slices were launched */
     uint32_t block;                   /* next one of this slice */
     uint32_t left[HLY_STAGING_SLOTS]; /* copies that the device holds */
 };
 
 /*
- * A slice is so many segments of the call, and the same part of each block. Its IN and its OUT lie
- * together in a slot of host memory, as the whole would in the program's, except for blocks of v
- * forms, which have no gaps there. The slots are part of the request's scratch.
+ * A slice is some segments of the call: the same part of each block. Its IN and OUT are in one slot
+ * of host memory, laid out as in the program's memory, except that blocks of v forms have no gaps.
+ * The slots are part of the request's scratch.
  */
 struct hly_staging {
     struct hly_device *device; /* of the program's buffers */
@@ -31,7 +31,7 @@ struct hly_staging {
     size_t slots_at;    /* in scratch */
     size_t out_at;      /* in a slot */
     size_t slot_bytes;
-    const size_t *places[2];       /* v forms: where blocks of IN and OUT begin at the program's */
+    const size_t *places[2];       /* v forms: where blocks begin in the program's IN and OUT */
     struct hly_staging_way way[2]; /* down, up */
 };
 
@@ -39,9 +39,10 @@ struct hly_staging {
  * Equal on all ranks: it depends on settings that are compared, the shape, and the planner. */
 bool hly_is_direct(const halay_comm_t *comm, const halay_plan_t *plan, const struct hly_call *call,
                    const struct hly_device *device);
-/* Is a call in memory of this device staged? Without messages, and where transports reach it, the
- * device works in its memory; but it need not know operations of the user or how to scale. The
- * messages of plans with group steps do not carry that memory: selection makes sure. */
+/* Is a call in memory of this device staged? It is not if it has no messages, or if transports
+ * reach the memory. It is in any case if it scales or has a user's operation, which the device need
+ * not know. Plans with group steps are not staged: selection picks only those whose messages carry
+ * other memory. */
 static inline bool hly_is_staged(const halay_comm_t *comm, const struct hly_call *call,
                                  const struct hly_plan *plan, const struct hly_device *device)
 {
@@ -55,14 +56,15 @@ int hly_staging_set(halay_request_t *request, struct hly_device *device);
 
 /* ---------------------------------------------------------------- for layout.c */
 
-/* Slices of the segments; or, if the call is in one segment and can be cut, segments too. */
+/* Cuts the call into slices of some segments each; cuts segments first if there is only one and
+ * `can`. */
 void hly_staging_cut(halay_request_t *request, bool can);
 /* Takes the blocks' places in the program's memory out of the tables, into `places`. */
 void hly_staging_pack(halay_request_t *request, size_t *places);
-/* The slots begin so far in scratch. Returns their bytes. */
+/* Places the slots at this offset in scratch. Returns their bytes. */
 size_t hly_staging_lay(halay_request_t *request, size_t at);
 
-/* The slice that the current segment is in, and where its slot is behind the first one. */
+/* The slice that the current segment is in; and the offset of its slot from the first one. */
 static inline uint32_t hly_staging_slice(const halay_request_t *r)
 {
     return r->segments.number / r->staging->nsegments;
@@ -83,11 +85,12 @@ static inline size_t hly_staging_count(const halay_request_t *r, size_t all)
 
 /* ---------------------------------------------------------------- for execute.c, work.c */
 
-/* Before a slice: HALAY_OK: it has come down. */
+/* Before the plan runs on a slice. HALAY_OK: the slice has come down. */
 int hly_staging_down(halay_request_t *request);
-/* After it: has it copied up. HALAY_OK: all of the call is there. */
+/* After the last slice: has the rest copied up. HALAY_OK: the whole output is there. */
 int hly_staging_up(halay_request_t *request);
-/* Before the next segment. false: what is left to do with this slice has not been launched yet. */
+/* Before the next segment. False: division, scaling or copies of this slice are still to be
+ * launched. */
 bool hly_staging_leave(halay_request_t *request);
 /* The device has made a copy: `lane` of its struct hly_send. */
 void hly_staging_landed(halay_request_t *request, uint8_t lane);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * work.c - what a call has its device do: the reductions and copies of its plan. Before the plan
- * the input is scaled, if need be; after it the result is divided, scaled or moved. A device may
- * finish late, so all of it is asynchronous.
+ * work.c - the work that a device does for a call. That is the reductions and copies of its plan.
+ * Before the plan it scales the input; after it, it divides, scales or copies the result. A device
+ * may finish late, so all work is asynchronous.
  *
- * A call ends only when no device touches its memory. So work that is overdue is stopped, which the
- * device does in a bounded time. A device that cannot is lost: nothing more is launched on it, and
- * scratch that it may still write is not freed.
+ * A call ends only when no device touches its memory. So Halay stops overdue work, which takes a
+ * bounded time. A device that cannot stop is lost: Halay launches nothing more on it, and does not
+ * free scratch that it may still write.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "wire/news.h"
 #include "wire/watch.h"
 
-#define PATIENCE_NS 100000000ull /* of one call, for a device to stop */
+#define PATIENCE_NS 100000000ull /* how long a device may take to stop a call's work */
 
 /* The device has taken the piece whose cookie is the address of the next hly_send. */
 static void note(halay_request_t *r, struct hly_device *device, uint32_t step, uint8_t lane)
@@ -77,7 +77,8 @@ static int launch(halay_request_t *r, uint32_t step, halay_work_t *work)
 
 /* ---------------------------------------------------------------- steps of the plan */
 
-/* In a plan with a stage the host's device works there, and the call's copies from and to it. */
+/* The device that does a step. In a plan with a stage the host does the work there, and the call's
+ * device does the copies from and to the stage. */
 static struct hly_device *device_of(const halay_request_t *r, uint32_t step, uint32_t *direction)
 {
     const halay_step_t *s = hly_step(r, step);
@@ -97,7 +98,8 @@ static char *address_of(const struct hly_extent *ext, size_t at)
     return at < ext[0].bytes ? ext[0].address + at : ext[1].address + (at - ext[0].bytes);
 }
 
-/* The work of bytes [from, *to) of a step. *to shrinks to where all operands still lie together. */
+/* The work for bytes [from, *to) of a step. Shrinks *to to the end of the contiguous part of all
+ * operands. */
 static halay_work_t piece_of(const halay_request_t *r, uint32_t step, size_t from, size_t *to)
 {
     const halay_step_t *s = hly_step(r, step);
@@ -145,7 +147,7 @@ static int start_pieces(halay_request_t *r, uint32_t step)
             continue;
         if (kept && to - from == total) {
             *kept = work;
-            device->ops->bind(device->handle, kept); /* may be refused: no harm */
+            device->ops->bind(device->handle, kept); /* if this fails, launch() does the same */
         }
         if (work.nsrc > 1 && HLY_SEEDED(SWAP_SOURCES, r, step))
             hly_swap_sources(&work);
@@ -180,7 +182,7 @@ int hly_work_start(halay_request_t *r, uint32_t step)
 
 /* ---------------------------------------------------------------- before and after the plan */
 
-/* Elements of the result; if buffers are staged, of the slice at hand. */
+/* Elements of the result; if buffers are staged, of the current slice. */
 static size_t count_of(const halay_request_t *r)
 {
     const size_t count = r->layout.result_bytes / halay_type_bytes((halay_type_t)r->call.desc.type);
@@ -249,7 +251,7 @@ int hly_work_result(halay_request_t *r)
     return HALAY_OK;
 }
 
-/* Scales the input. Staged buffers have it where the plan begins. */
+/* Scales the input. In staged calls the input is in the slot. */
 static int prescale(halay_request_t *r)
 {
     if (r->run.before == HLY_BEFORE_FLYING)
@@ -273,7 +275,8 @@ static int prescale(halay_request_t *r)
     return rc;
 }
 
-/* Marks the program's stream, which the call waits for. HALAY_OK: it has come there. */
+/* Marks the program's stream, which the call waits for. HALAY_OK: the stream has reached the
+ * mark. */
 static int follow(halay_request_t *r)
 {
     const halay_comm_t *comm = hly_comm_ordered_by(r->comm);
@@ -317,7 +320,7 @@ int hly_work_before(halay_request_t *r)
 
 /* ---------------------------------------------------------------- the device is through */
 
-/* For a verdict: what the device has done wrong. */
+/* Fills text, for a verdict: how the device has failed. */
 static void fault_text(const struct hly_device *device, const char *what, char *text, size_t bytes)
 {
     snprintf(text, bytes, "its device %.16s %.150s%s", device->ops->name, what,
@@ -385,8 +388,8 @@ static bool has_work(const halay_request_t *r, const struct hly_device *device)
     return false;
 }
 
-/* The work that a device has held for a quarter of the deadline or longer: it is to blame. Or NULL.
- */
+/* Finds work that a device has held for a quarter of the deadline or longer: then the device is at
+ * fault. NULL: there is none. */
 static const struct hly_send *overdue_work(const halay_request_t *r)
 {
     for (const struct hly_link *l = r->flying.next; l != &r->flying; l = l->next) {

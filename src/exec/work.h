@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* work.h - what devices do for calls: the steps of a plan, and what comes before and after it. */
+/* work.h - the work of devices for calls: steps of a plan, and scaling and copies before and after
+ * it. */
 #ifndef HLY_WORK_H
 #define HLY_WORK_H
 
@@ -18,23 +19,23 @@ int hly_work_launch(halay_request_t *request, struct hly_device *device, uint32_
 /* The same of a mark in the program's stream. */
 int hly_work_follow(halay_request_t *request, struct hly_device *device, uint8_t lane,
                     const halay_stream_t *stream);
-/* Before any step: has buffers copied to the host, if they are staged, and scales the input.
- * HALAY_OK: that is done. */
+/* Before any step: has staged buffers copied to the host, and scales the input. HALAY_OK: all of
+ * this is done. */
 int hly_work_before(halay_request_t *request);
-/* Does what remains when the plan is done: division, scaling, the move of a staged result, its copy
- * to the device. HALAY_OK: that is done. */
+/* After the plan: division, scaling, the copy of a result out of scratch, its copy to the device.
+ * HALAY_OK: all of this is done. */
 int hly_work_result(halay_request_t *request);
-/* The last that a call does on a device, which has returned, may open its gate: so the program's
- * stream goes on without the processor. *at stays as it is where there is none. */
+/* For a call that has returned to the program. The device's last work for it may itself open the
+ * stream's gate, so the stream goes on without the processor. Leaves *at as it is if there is no
+ * gate. */
 void hly_work_gate(halay_request_t *request, uint64_t *at, uint64_t *value);
-/* Which of that the call needs: HLY_AFTER_*. */
+/* Which work after the plan the call needs: HLY_AFTER_*. */
 uint8_t hly_work_left(const halay_request_t *request);
-/* A device has finished a piece of work, or given it up. */
+/* A device has finished a piece of work, or has stopped it. */
 void hly_work_done(halay_context_t *context, struct hly_send *work, int status);
-/* Takes back what the device does for this call. */
+/* Stops all work that devices do for this call. */
 void hly_work_stop(halay_request_t *request);
-/* The call's deadline has passed: is its device to blame? Then its work is stopped, and the text
- * says so. */
+/* The call's deadline has passed: is its device at fault? Then stops its work, and fills text. */
 bool hly_work_overdue(halay_request_t *request, char *text, size_t bytes);
 /* The device itself has failed: stops its work, and fails the calls that it worked for. */
 void hly_work_lost(halay_context_t *context, struct hly_device *device, int status);

@@ -31,7 +31,7 @@ static bool is_groupable(const halay_comm_t *comm, const struct hly_call *call, 
     return !comm->parent && how != HLY_MAKE && !(call->desc.flags & HLY_CALL_LIST);
 }
 
-/* There is no memory for it; only this rank knows. */
+/* The call could not get memory. Only this rank learns of this error. */
 static void not_begun(halay_comm_t *comm, int rc)
 {
     char text[160];
@@ -39,7 +39,8 @@ static void not_begun(halay_comm_t *comm, int rc)
     hly_comm_refuse(comm, rc, text);
 }
 
-/* Posts a call that the call cache lacks. *request NULL: it was wrong, and its group will fail. */
+/* Posts a call that is not in the call cache. *request becomes NULL if the call was wrong and
+ * belongs to a group; then the group will fail. */
 static int post_new(halay_comm_t *comm, struct hly_call *call, struct hly_check *c,
                     enum hly_post how, halay_request_t **request)
 {
@@ -57,8 +58,8 @@ static int post_new(halay_comm_t *comm, struct hly_call *call, struct hly_check 
     return rc;
 }
 
-/* The stream that calls in this kind of memory wait for: HALAY_EUNSUPPORTED: it is being
- * captured. Other errors: it is unusable. */
+/* Checks the stream that calls in this kind of memory wait for. HALAY_EUNSUPPORTED: the stream is
+ * being captured into a graph. Other errors: the stream is unusable. */
 static int look_at_stream(const halay_comm_t *named, uint32_t memory)
 {
     const struct hly_device *device = named->follows;
@@ -98,10 +99,10 @@ int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enu
     hly_lock(ctx);
     halay_request_t *r;
     if (comm->broken.is)
-        hly_progress(ctx); /* its calls end at once, so this is where others are answered */
+        hly_progress(ctx); /* its calls end at once: this alone answers peers */
     hly_describe(call, c, comm);
     if (call->desc.memory == HALAY_MEMORY_CUDA && how != HLY_MAKE && !named->group_open)
-        hly_nccl_turn(comm, call, c); /* persistent ones when they start, groups at their end */
+        hly_nccl_turn(comm, call, c); /* persistent: in the start; groups: at their end */
     if (named->follows)
         capture(named, call, c, how);
     const bool returns = how == HLY_WAIT && !named->group_open && !call->captured &&
@@ -123,7 +124,7 @@ int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enu
     return rc;
 }
 
-/* The memory is of the kind that it was, and no graph is to have the call. */
+/* True if the buffers are still of the same kind of memory and the stream is not being captured. */
 static bool is_same_memory(const halay_request_t *r)
 {
     const void *const at[2] = {r->call.in, r->call.out};
@@ -133,7 +134,7 @@ static bool is_same_memory(const halay_request_t *r)
            look_at_stream(hly_comm_known(r->comm), seen.kind) >= 0;
 }
 
-/* Its request is under way, or does not fit: makes a new one. */
+/* The cached request is under way, or does not fit the call: makes a new one. */
 __attribute__((noinline)) static int post_again(const halay_request_t *r, halay_request_t **request)
 {
     struct hly_check c = {0};
@@ -141,7 +142,7 @@ __attribute__((noinline)) static int post_again(const halay_request_t *r, halay_
     return hly_post(r->comm, &call, &c, request ? HLY_GO : HLY_WAIT, request);
 }
 
-/* The request of the next of equal broadcasts, most of which are relaxed. */
+/* Gives the request for the next broadcast in a series of equal ones, most of which are relaxed. */
 static int turn_of(halay_comm_t *comm, halay_request_t **r)
 {
     struct hly_call call = (*r)->call;
@@ -179,7 +180,7 @@ int hly_repeat(halay_request_t *r, halay_request_t **request)
 
 /* ---------------------------------------------------------------- waiting */
 
-/* hly_request_lock() for one that was started. */
+/* As hly_request_lock(), for a request that was started. */
 static int lock_started(halay_request_t *handle, halay_request_t **request)
 {
     int rc = hly_request_lock(handle, request);

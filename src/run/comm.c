@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm.c - communicators with all that belongs to them: made and destroyed, by whoever needs one.
- */
+/* comm.c - makes and destroys communicators, with all that belongs to them. */
 #include <stdlib.h>
 
 #include "exec/circle.h"

@@ -23,8 +23,9 @@ void hly_check_freed(struct hly_check *c, const halay_comm_t *comm)
     snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");
 }
 
-/* Has it nothing to move on this rank, which then needs no memory? With GPUDirect all ranks of a v
- * form need one kind: whoever passes messages on has memory of its own for them. */
+/* True if the call moves no bytes on this rank, so that its kind of memory does not matter. With
+ * GPUDirect all ranks of a v form need one kind: a rank that forwards messages does so in memory of
+ * its own. */
 static bool is_empty(const struct hly_call *call, const struct hly_check *c,
                      const halay_context_t *ctx)
 {
@@ -33,7 +34,7 @@ static bool is_empty(const struct hly_call *call, const struct hly_check *c,
     return !c->bytes[0] && !c->bytes[1] && !ctx->settings.gpudirect;
 }
 
-/* What an element needs of its address. */
+/* The alignment that an element's address must have. */
 static size_t alignment_of(halay_type_t type)
 {
     const bool two = type == HALAY_COMPLEX64 || type == HALAY_COMPLEX128 ||
@@ -41,7 +42,8 @@ static size_t alignment_of(halay_type_t type)
     return halay_type_bytes(type) / (two ? 2 : 1);
 }
 
-/* A library of device collectives may take the address as it is, and a GPU may not. */
+/* Checks the alignment of the buffers. A library of device collectives may hand an address on as it
+ * is, and a GPU faults on an unaligned one. */
 static int check_places(const void *const at[2], const size_t bytes[2], halay_type_t type,
                         char *text, size_t text_bytes)
 {
@@ -59,7 +61,7 @@ static int check_places(const void *const at[2], const size_t bytes[2], halay_ty
     return HALAY_OK;
 }
 
-/* The host's, where the call is wrong. */
+/* Returns the kind of memory of the call's buffers; the host's if the call is wrong. */
 static uint8_t memory_of(const struct hly_call *call, struct hly_check *c, halay_context_t *ctx)
 {
     const void *const at[2] = {call->in, call->out};
@@ -94,7 +96,7 @@ void hly_sign(struct hly_call *call, const halay_comm_t *comm)
     if (desc.flags & HLY_CALL_VECTOR && !comm->context->settings.gpudirect)
         desc.memory = HALAY_MEMORY_HOST;
     uint64_t s = hly_hash(call->signature, &desc, sizeof(desc));
-    if (call->grouped) /* where a rank has not agreed its plan is another one */
+    if (call->grouped) /* a rank that does not use group steps here has another plan */
         s ^= GROUPED_SIGN;
     if (call->captured)
         s ^= HLY_CAPTURED_SIGN;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * explain_run.c - HALAY_EXPLAIN=1: rank 0 of a communicator tells why a call got its plan, the
- * first time that one of its collective and size class is made; notes how long such calls take,
- * from the call to its end; and tells it beside the prediction when the communicator goes.
+ * explain_run.c - HALAY_EXPLAIN=1: rank 0 of a communicator prints why a call got its plan, at the
+ * first call of each collective and size class. It measures how long such calls take, from the call
+ * to its end. When the communicator is freed it prints these times beside the model's prediction.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "select/select.h"
 #include "wire/endpoint.h"
 
-#define SAMPLES_MAX   512 /* the first ones, for the median */
+#define SAMPLES_MAX   512 /* the first calls of a class, for the median */
 #define EXPLAINED_MAX 256 /* classes of a communicator */
 
 struct hly_explained {
@@ -33,10 +33,10 @@ struct hly_explained {
 static void tell(const char *text)
 {
     if (write(STDERR_FILENO, text, strlen(text)) < 0)
-        return; /* nobody to tell */
+        return; /* standard error is closed: the text is lost */
 }
 
-/* The row that was taken. */
+/* Prints which row of the selection table served the call. */
 static void explain_between(const halay_comm_t *comm)
 {
     char why[HLY_BETWEEN_BYTES], text[HLY_BETWEEN_BYTES + 4];
@@ -49,7 +49,8 @@ static void explain_between(const halay_comm_t *comm)
     tell(text);
 }
 
-/* ", by ..." those who do its group steps, and why not others. */
+/* Fills text with ", by NAME": the library that does the group steps, and why another one does
+ * not. */
 static void library_text(const halay_comm_t *comm, const struct hly_device *device, char *text,
                          size_t bytes)
 {
@@ -71,7 +72,7 @@ static const char *why_no_library(const halay_comm_t *comm)
                           : "the ranks are agreeing on NCCL; it is used some calls later";
 }
 
-/* Why this collective has no better way in memory of a device than to be staged. */
+/* Why this collective, in memory of a device, is staged instead of served by group steps. */
 static const char *why_staged(const halay_request_t *r, const struct hly_ask *ask)
 {
     const char *why = "no plan of this collective has group steps", *no;
@@ -94,7 +95,8 @@ static const char *why_staged(const halay_request_t *r, const struct hly_ask *as
     return why;
 }
 
-/* Why calls that are equal on all ranks are not direct; NULL: the setting alone. */
+/* Why such calls cannot use GPUDirect on any rank. NULL: only the setting HALAY_GPUDIRECT
+ * decides. */
 static const char *why_not_direct(const halay_request_t *r)
 {
     const halay_comm_t *c = r->comm;
@@ -105,7 +107,8 @@ static const char *why_not_direct(const halay_request_t *r)
     return halay_planner_indirect(r->plan->planner, (uint32_t)c->nranks, c->nnodes, c->uneven);
 }
 
-/* Whether this rank's GPU and adapter could; others are heard only in a call. */
+/* Fills text with whether this rank's GPU and adapter can do GPUDirect. Other ranks' abilities are
+ * known only in a call. */
 static void explain_direct(const halay_request_t *r, char *text, size_t bytes)
 {
     const struct hly_device *device = hly_device_of(r->context, r->call.desc.memory);
@@ -129,7 +132,7 @@ static void explain_direct(const halay_request_t *r, char *text, size_t bytes)
                  ctx->settings.gpudirect ? "" : "; HALAY_GPUDIRECT is not 1");
 }
 
-/* The way of a call in memory that messages cannot carry. */
+/* Prints how a call in memory that messages cannot carry is done. */
 static void explain_apart(const halay_request_t *r, const struct hly_ask *ask)
 {
     char text[768], direct[224], by[288] = "";
@@ -200,7 +203,7 @@ static void explain(halay_request_t *r, const struct hly_ask *ask, struct hly_ex
     halay_shape_free(shape);
 }
 
-/* The entry of such calls; NULL: there is no memory, or there are too many. */
+/* Finds or makes the entry for calls of this class. NULL: no memory, or too many classes. */
 static struct hly_explained *entry_of(halay_request_t *r, const struct hly_ask *ask)
 {
     halay_comm_t *comm = r->comm;
@@ -240,7 +243,7 @@ void hly_explain_done(halay_request_t *r)
         return;
     double ns = (double)(hly_now_ns() - r->started_ns);
     if (x->calls++ == 0)
-        return; /* the first one has connected */
+        return; /* not measured: the first call also makes connections */
     x->sum_ns += ns;
     if (x->nsamples < SAMPLES_MAX)
         x->sample_ns[x->nsamples++] = (float)ns;
@@ -273,7 +276,7 @@ static void summarize(struct hly_explained *x)
 void hly_explain_end(halay_comm_t *comm)
 {
     struct hly_explained *all = NULL;
-    while (comm->explained) { /* in the order in which they came */
+    while (comm->explained) { /* in the order of their first calls */
         struct hly_explained *x = comm->explained;
         comm->explained = x->next;
         x->next = all;

@@ -8,8 +8,9 @@
  * succeeded. No rank's barrier ends before all ranks have called it with the same members, so they
  * start on all ranks or on none.
  *
- * Members run on a hidden communicator, so that a group takes one place in the sequence of the
- * program's own, whatever its length. So ranks that differ in a group are still in step.
+ * Members run on a hidden communicator, so that a group, whatever its length, takes one sequence
+ * number of the program's communicator. So ranks whose groups differ still agree on the numbers of
+ * later calls.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@
 #include "run/run.h"
 #include "wire/news.h"
 
-#define GROUP_TAG   0x67726f7570000000ull /* no number of children gets there */
+#define GROUP_TAG   0x67726f7570000000ull /* larger than any number of a child communicator */
 #define MEMBERS_MAX 65536
 
 /* ---------------------------------------------------------------- collecting */
@@ -105,7 +106,7 @@ static void remake(struct hly_group *b, uint32_t which)
         wrong_call(b, rc, "no memory for it");
         return;
     }
-    r->group.member_of = b; /* with the news that the other had reserved */
+    r->group.member_of = b; /* with the news entry that the replaced request had reserved */
     b->members[which] = r;
     was->group.member_of = NULL;
     was->state = HLY_COMPLETE;
@@ -114,7 +115,8 @@ static void remake(struct hly_group *b, uint32_t which)
         wrong_call(b, r->refusal->code, r->refusal->text);
 }
 
-/* Whether members use NCCL is for the head's place to say, which is the same on all ranks. */
+/* Decides whether members use NCCL, by the sequence number of the group's head, which all ranks
+ * share. */
 static void turn(struct hly_group *b)
 {
     struct hly_call like = {.desc = {.memory = HALAY_MEMORY_CUDA}};
@@ -176,7 +178,7 @@ int halay_group_begin(halay_comm_t *handle)
     return rc;
 }
 
-/* The barrier, and the request that the program waits for. */
+/* Makes the head (a barrier) and the request that the program waits for. */
 static int ask(struct hly_group *b)
 {
     halay_comm_t *comm = b->comm;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * group_library.c - a context opens NCCL by itself, and our own group steps; and the ranks of a
- * communicator agree whether they use one of both (docs/decisions/group-steps.md#0061, 0069). At
- * its first call in a GPU's memory each rank tells all others, in an allgather on a hidden
- * communicator for which nobody waits, which NCCL it has, on which GPU, whom ours can reach, and
- * the number of that call. If all have the same NCCL, and no two ranks of a node share a GPU, it is
- * that; else ours, if the ranks of each node reach one another. Where some node has two ranks,
- * calls have group steps from HLY_NCCL_AFTER calls behind the latest of these numbers on. A rank
- * that gets so far before the allgather has ended waits for it, for as long as its communicator
- * waits for a call; then the call fails, and says who has not come.
+ * group_library.c - the ranks of a communicator agree which library does their group steps: NCCL or
+ * Halay's own kernels (docs/decisions/group-steps.md#0061, 0069). A context opens both by itself.
+ * At its first call in a GPU's memory each rank starts an allgather on a hidden communicator, and
+ * does not wait for it. It says which NCCL it has, on which GPU, which ranks its own kernels reach,
+ * and the number of that call. If all have the same NCCL, and no two ranks of a node share a GPU,
+ * all use NCCL. Otherwise they use Halay's kernels, if the ranks of each node reach one another.
+ * Group steps begin HLY_NCCL_AFTER calls after the latest of these numbers, if some node has two
+ * ranks. A rank that gets to that call before the allgather has ended waits for it until the
+ * communicator's deadline. Then the call fails, and its verdict names the rank that has not
+ * answered.
  */
 #include "run/group_library.h"
 
@@ -25,7 +26,7 @@
 #include "wire/news.h"
 
 #define NCCL_TAG    UINT64_C(0x6c63636e)
-#define NO_DEADLINE UINT64_C(1000000000000000) /* until somebody waits */
+#define NO_DEADLINE UINT64_C(1000000000000000) /* of the allgather, until a rank waits for it */
 
 /* ---------------------------------------------------------------- this rank's */
 
@@ -37,7 +38,7 @@ static void library_make(struct hly_group_library *library, const halay_group_op
     snprintf(library->name, sizeof(library->name), "%.31s", attr.name);
 }
 
-/* Once a context: finds NCCL, if it may, and the GPU. */
+/* Once for each context: finds the GPU and, if the settings allow it, NCCL. */
 static void look(halay_context_t *ctx, const struct hly_device *device)
 {
     struct hly_nccl_here *here = &ctx->nccl;
@@ -97,7 +98,7 @@ static void version_text(const struct hly_nccl_says *says, char text[32])
                  says->version % 100);
 }
 
-/* false: all ranks have the same that can be used. */
+/* True, and why: the ranks have no NCCL in common. False: all have the same usable one. */
 static bool differ(const struct hly_nccl_ask *ask, int nranks, char *why, size_t bytes)
 {
     char first[32], other[32];
@@ -130,7 +131,7 @@ static bool share(const struct hly_nccl_ask *ask, const halay_shape_t *s, char *
     return false;
 }
 
-/* Can ours serve all ranks? If not, `why` says it after what it has. */
+/* Can Halay's own kernels serve all ranks? If not, appends the reason to `why`. */
 static bool reach(const struct hly_nccl_ask *ask, const halay_shape_t *s, char *why, size_t bytes)
 {
     const size_t length = strlen(why);
@@ -150,7 +151,7 @@ static bool reach(const struct hly_nccl_ask *ask, const halay_shape_t *s, char *
     return true;
 }
 
-/* The same on all ranks, which have the same `all`. */
+/* Chooses the library. All ranks choose the same one, since all have the same `all`. */
 static void choose(halay_comm_t *comm, const halay_shape_t *shape)
 {
     struct hly_nccl_ask *ask = comm->nccl;
@@ -173,8 +174,8 @@ static void choose(halay_comm_t *comm, const halay_shape_t *shape)
     ask->from += HLY_NCCL_AFTER;
 }
 
-/* Is it to be known that calls are staged? Not where nobody has NCCL: who has asked for it, or has
- * an old one, was warned. */
+/* Should rank 0 warn that calls are staged? Not if no rank has NCCL: a user that has asked for it,
+ * or has an old one, got another warning. */
 static bool warns(const halay_comm_t *comm)
 {
     const struct hly_nccl_here *here = &comm->context->nccl;
@@ -184,7 +185,8 @@ static bool warns(const halay_comm_t *comm)
     return any && comm->rank == 0 && !here->told;
 }
 
-/* The same on all ranks, which have the same `all`, or the same error. */
+/* Ends the agreement. All ranks come to the same result, since they have the same `all` or the same
+ * error. */
 static void judge(halay_comm_t *comm, int rc)
 {
     struct hly_nccl_ask *ask = comm->nccl;
@@ -238,7 +240,8 @@ static int tell_all(halay_comm_t *comm, struct hly_nccl_ask *ask)
     return rc;
 }
 
-/* NULL: there is no memory; then the other ranks wait, and have a verdict that names this one. */
+/* Starts the allgather. NULL: no memory; then the other ranks wait until the deadline, and their
+ * verdict names this rank. */
 static struct hly_nccl_ask *begin(halay_comm_t *comm, struct hly_device *device)
 {
     struct hly_nccl_ask *ask = calloc(1, sizeof(*ask));
@@ -275,14 +278,15 @@ static void take(halay_comm_t *comm)
     judge(comm, rc);
 }
 
-/* In a group there is no telling. */
+/* True if the call is known to be in host memory. The head of a group does not say what memory its
+ * members use. */
 static bool is_elsewhere(const struct hly_call_desc *desc)
 {
     return desc->memory != HALAY_MEMORY_CUDA && !(desc->flags & HLY_CALL_GROUP);
 }
 
-/* Another rank has made the next call on the communicator in the host's memory, or that has failed
- * already. Such a call needs no agreement to fail. */
+/* True if the next call will fail in any case: another rank has made it in host memory, or it has
+ * failed already. */
 static bool fails_anyway(halay_comm_t *comm)
 {
     const struct hly_slot *slot = hly_comm_slot(comm, comm->next_sequence);
@@ -363,7 +367,7 @@ void hly_nccl_forget(halay_comm_t *comm)
         comm->context->ncomms--;
     }
     comm->nccl = NULL;
-    if (ask->state == HLY_NCCL_ASKING) { /* a transport may still write there */
+    if (ask->state == HLY_NCCL_ASKING) { /* a transport may still write its buffer */
         ask->next = comm->context->nccl.left;
         comm->context->nccl.left = ask;
         return;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * group_run.c - a group of calls (group.c) from its end on: its head, its members, its result.
+ * group_run.c - a group of calls (group.c) after halay_group_end(): its head, its members, its
+ * result.
  *
  * Groups start their members in the order of their heads, which is the same on all ranks; a group
- * whose head was faster waits. Group steps of members are launched in the program's order, too:
- * after those of all calls before the group, and before those of all calls after it
- * (comm->grouped).
+ * whose head completes early waits for its turn. Group steps of members are launched in the
+ * program's order, too: after those of all calls before the group, and before those of all calls
+ * after it (comm->grouped).
  */
 #include <stdlib.h>
 
@@ -29,7 +30,7 @@ static void finish(struct hly_group *b)
     if (b->failed != UINT32_MAX) {
         b->failure.sequence = b->head->sequence;
         b->result = b->failure.verdict.code;
-        if (b->comm->inner->broken.is) /* some rank has been told that the group was good */
+        if (b->comm->inner->broken.is) /* some rank has already returned success for the group */
             hly_fault_break(b->comm, b->head->sequence, &b->failure.verdict);
     }
     if (b->result) {
@@ -63,7 +64,7 @@ static void begin_next(halay_comm_t *comm)
         if (!b->left)
             finish(b);
         else
-            for (uint32_t i = 0; i < b->nmembers; i++) /* the last to complete finishes it */
+            for (uint32_t i = 0; i < b->nmembers; i++) /* the last one to complete finishes b */
                 member_go(b, b->members[i]);
     }
 }

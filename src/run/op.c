@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * op.c - user-defined operations, which belong to a context, and who serves those that do not
- * commute.
+ * op.c - user-defined operations, which belong to a context.
  *
  * A number holds the context's epoch and a serial number that is not used again. So a freed
  * operation, or one of an earlier context, is never taken for another one. Whether it commutes and
@@ -59,7 +58,7 @@ int halay_op_create(halay_context_t *context, halay_op_fn *fn, void *arg, size_t
     return rc;
 }
 
-/* Was the number given out by this context? */
+/* Did this context give out the number? */
 static bool is_of(const halay_context_t *context, halay_op_t number)
 {
     return (uint32_t)number >> SERIAL_BITS == epoch_of(context) &&

@@ -3,8 +3,8 @@
  * persistent.c - requests that are made once and started many times. An init call is the
  * non-blocking call without its start: arguments are checked, the plan is made, operands get their
  * addresses. A start only takes the next place in the communicator's sequence. To the other ranks a
- * start is the call itself. So a request in a GPU's memory uses NCCL from the same start on as a
- * call in its place would: another request, with another plan, runs instead of it then.
+ * start is the call itself. So a request in a GPU's memory begins to use NCCL at the same start at
+ * which a call would. From then on another request, with another plan, runs instead of it.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 static void settle(halay_request_t *r)
 {
     r->persistent = true;
-    if (r->plan && !r->layout.works) /* without that memory it is only slower */
+    if (r->plan && !r->layout.works) /* if this allocation fails the request is only slower */
         r->layout.works = calloc(r->plan->nsteps + 1, sizeof(*r->layout.works));
 }
 
@@ -32,7 +32,7 @@ static int look(const halay_request_t *r, struct hly_memory_seen *seen, char *te
     return hly_memory_look(r->context, at, r->kept.bytes, seen, text, bytes);
 }
 
-/* The call was looked at already: this is for the next time. */
+/* Keeps what is known of the buffers' memory, for check_memory() at the next start. */
 static void keep(halay_request_t *r, const size_t bytes[2])
 {
     struct hly_memory_seen seen;
@@ -41,7 +41,7 @@ static void keep(halay_request_t *r, const size_t bytes[2])
         memcpy(r->kept.id, seen.id, sizeof(r->kept.id));
 }
 
-/* A device's memory may have been freed since. The host's is the program's affair. */
+/* Checks that a device's memory was not freed since the last start. Host memory is not checked. */
 static int check_memory(const halay_request_t *r, char *text, size_t bytes)
 {
     struct hly_memory_seen seen;
@@ -78,7 +78,7 @@ int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct 
 
 /* ---------------------------------------------------------------- started */
 
-/* hly_request_lock() for one that is persistent and not started. */
+/* As hly_request_lock(), for a persistent request that is not started. */
 static int lock_idle(halay_request_t *handle, const char *call, halay_request_t **request)
 {
     int rc = hly_request_lock(handle, request);
@@ -91,7 +91,7 @@ static int lock_idle(halay_request_t *handle, const char *call, halay_request_t 
     return hly_request_refuse(*request, persistent ? HALAY_ESTATE : HALAY_EINVAL, text);
 }
 
-/* From the turn to NCCL on: another request, which runs in its place. */
+/* Makes the request that runs in place of this one, once calls use NCCL. */
 static int make_instead(halay_request_t **request)
 {
     halay_request_t *r = *request, *instead;
@@ -110,8 +110,8 @@ static int make_instead(halay_request_t **request)
 }
 
 /*
- * Before a start in a device's memory: gives the request that runs. What cannot be made fails the
- * start on all ranks. An error: there is not even memory for that.
+ * Before a start in a device's memory: gives the request that runs. If that request cannot be made,
+ * the start fails on all ranks. Returns an error if there is no memory even for that.
  */
 static int prepare(halay_request_t **request)
 {

@@ -18,9 +18,9 @@
 #include "wire/match.h"
 #include "wire/news.h"
 
-#define LISTEN_POLLS 16          /* without an event, one after the other: all was read */
+#define LISTEN_POLLS 16          /* in a row without an event: all was read */
 #define LISTEN_MOST  4096        /* polls in all */
-#define TIMER_NS     1000000ull  /* deadlines are looked at this often */
+#define TIMER_NS     1000000ull  /* how often deadlines are checked */
 #define RECORD_NS    10000000ull /* calls under way for so long are recorded then */
 
 /* ---------------------------------------------------------------- news */
@@ -30,7 +30,7 @@ static void hand_failure(const struct hly_news *n)
 {
     halay_request_t *r = n->request;
     if (r->state != HLY_STOPPED)
-        return; /* it fails already: others have said so */
+        return; /* the call fails already, by a message from another rank */
     switch (n->kind) {
     case HLY_NEWS_REFUSED:
         hly_fault_begin(r);
@@ -107,7 +107,7 @@ static void hand(halay_context_t *context, const struct hly_news *n)
 void hly_hand_on(halay_context_t *context)
 {
     struct hly_news *n;
-    if (context->handing) /* the loop below runs further up the stack */
+    if (context->handing) /* a caller up the stack is in the loop below */
         return;
     context->handing = true;
     while ((n = hly_news_take(context))) {
@@ -157,7 +157,8 @@ static int poll_transport(halay_context_t *context, const struct hly_transport *
             hly_wire_failed(context, transport, n);
         return 0;
     }
-    context->now_ns = hly_about_now_ns(); /* for exec/listen.h: this rank may have been stopped */
+    /* for exec/listen.h: this process may have been stopped */
+    context->now_ns = hly_about_now_ns();
     for (int i = 0; i < n; i++)
         hly_take(context, transport, hly_expected_by(context, &events[i]), &events[i]);
     return n;
@@ -181,7 +182,7 @@ static halay_request_t *next_listener(const halay_context_t *context)
     return NULL;
 }
 
-/* Reads all that has come, then ends the calls that wait for that: exec/listen.h. */
+/* Reads all messages that have come, then ends the calls that wait for this (exec/listen.h). */
 static int read_all(halay_context_t *context)
 {
     int n = 0, idle = 0;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request.c - what calls of each kind do with a request: start it, find it by its handle, end it.
- */
+/* request.c - starts a request, finds it by its handle, ends it; for calls of every kind. */
 #include "exec/exec.h"
 #include "fault/fault.h"
 #include "run/group.h"

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * returned.c - calls that return before they are over: docs/decisions/streams.md#0066. After each
- * the program's stream stops at a gate of the device, which is opened when the call is over. A
- * thread of the context makes progress while there are such calls, and sleeps else; but always
- * once a call was captured into a graph (docs/decisions/streams.md#0071).
+ * returned.c - calls that return before they have completed (docs/decisions/streams.md#0066). After
+ * each such call the program's stream stops at a gate of the device. When the call has completed,
+ * Halay opens the gate. A thread of the context makes progress while there are such calls, and
+ * sleeps otherwise. Once a call was captured into a graph, it runs without them, too
+ * (docs/decisions/streams.md#0071).
  *
- * Invariant: a call is in the table as long as its gate is shut. Whoever has the mutex may settle
- * those that are over; the end of the context opens the others.
+ * Invariant: a call is in the table as long as its gate is shut. Any thread that has the mutex may
+ * end completed calls; the end of the context opens the other gates.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -19,14 +20,15 @@
 #include "run/run.h"
 
 #define CALLS_MOST 32          /* under way, of all communicators */
-#define LANDING_NS 1000000000u /* for calls whose result is there to be over */
+#define LANDING_NS 1000000000u /* to end calls whose result is there */
 
 struct hly_returned {
     halay_context_t *context;
     pthread_t thread;
     sem_t posted;       /* wakes the thread if it is idle */
     bool idle, closing; /* idle: it waits for `posted`, without the mutex */
-    bool watches;       /* graphs may run that wait for other ranks: it looks who is lost */
+    /* graphs may run that wait for other ranks: the thread looks for lost ranks */
+    bool watches;
     uint32_t n;
     struct returned_call {
         halay_request_t *request;
@@ -35,7 +37,8 @@ struct hly_returned {
     } calls[CALLS_MOST]; /* in the order in which they were made */
 };
 
-/* Ends those that are over. The first error of a communicator is kept, with its verdict. */
+/* Ends the calls that have completed, and opens their gates. Keeps the first error of each
+ * communicator, with its verdict, in `owed`. */
 static void settle(struct hly_returned *t)
 {
     uint32_t left = 0;
@@ -86,7 +89,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* It has to look at its calls again: there is another one, or the end. */
+/* Wakes the thread: there is another call, or the context ends. */
 static void call_thread(halay_context_t *ctx)
 {
     struct hly_returned *t = ctx->returned;
@@ -132,7 +135,8 @@ void hly_returned_watch(halay_context_t *ctx)
     call_thread(ctx);
 }
 
-/* What the program was not told yet, or not by halay_comm_stream(). */
+/* Returns the code of an error that no call has returned to the program yet, not even
+ * halay_comm_stream(). */
 static int owed(const struct hly_link *comms)
 {
     int rc = HALAY_OK;
@@ -199,7 +203,7 @@ static bool has_room(void *arg)
     return t->n < CALLS_MOST && comm->next_sequence - comm->oldest < HLY_WINDOW;
 }
 
-/* So that the call starts at once: its mark has to stand in the stream before its gate. */
+/* Waits until the call can start at once, because its mark must precede its gate in the stream. */
 void hly_returned_room(halay_comm_t *comm)
 {
     if (!has_room(comm))
@@ -216,7 +220,7 @@ int hly_returned_add(halay_request_t *r)
     uint32_t gate;
     if (t->n == CALLS_MOST || r->state != HLY_RUNNING || mark == HLY_BEFORE_MARK ||
         device->ops->gate(device->handle, &named->stream, &gate)) {
-        hly_wait(r); /* no gate: its end is awaited here */
+        hly_wait(r); /* no gate: waits for the call's end here */
         const int rc = hly_end(r);
         return rc ? rc : named->owed;
     }

@@ -16,7 +16,7 @@ enum hly_post {
     HLY_MAKE  /* persistent: the program gets a request that is not started */
 };
 
-struct hly_check { /* of one call's arguments: the first thing found wrong */
+struct hly_check { /* what is wrong with one call's arguments: the first error found */
     int code;
     halay_op_t op;   /* of a call that reduces */
     size_t bytes[2]; /* of the buffers in and out, where the call has them */
@@ -29,23 +29,23 @@ static inline uint8_t hly_desc_byte(unsigned number)
 {
     return number < UINT8_MAX ? (uint8_t)number : UINT8_MAX;
 }
-/* Memory kind, and whether it is in place. */
+/* Fills in the description's kind of memory, and whether the call is in place. */
 void hly_describe(struct hly_call *call, struct hly_check *c, const halay_comm_t *comm);
 void hly_wrong(struct hly_check *c, const char *text);
-/* Was it freed on this rank? */
+/* Was the communicator freed on this rank? Then the call is wrong. */
 void hly_check_freed(struct hly_check *c, const halay_comm_t *comm);
 /*
- * Hashes what ranks compare; call->signature is that of what the description lacks, or 0. In v
- * forms each rank's memory is its own affair, for they have the same plan, and the same messages,
- * in memory of any kind; but not with GPUDirect.
+ * Hashes what ranks compare. Before, call->signature is a hash of what the description does not
+ * hold, or 0. In v forms ranks may use different kinds of memory, since plan and messages are the
+ * same for all kinds; but not with GPUDirect.
  */
 void hly_sign(struct hly_call *call, const halay_comm_t *comm);
-/* A call that was signed has group steps, and other ranks' calls must, too. */
+/* Marks the signature of a call that has group steps: on the other ranks it must have them, too. */
 void hly_sign_grouped(struct hly_call *call);
 
 /* ---------------------------------------------------------------- call.c */
 
-/* A call on these buffers, of which nothing else is known yet. */
+/* Makes a call description of these arguments; all else is zero. */
 static inline struct hly_call hly_call_of(halay_collective_t collective, const void *in, void *out,
                                           size_t count, halay_type_t type)
 {
@@ -67,16 +67,16 @@ int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enu
 
 /* ---------------------------------------------------------------- request.c */
 
-/* hly_exec_go(), with HALAY_EXPLAIN and trace, and hands on the news. */
+/* As hly_exec_go(), with HALAY_EXPLAIN and trace; then handles the news. */
 void hly_go(halay_request_t *request);
 /* Finds the request of a handle, and locks its context. */
 int hly_request_lock(halay_request_t *handle, halay_request_t **request);
-/* What a communicator, or the world's for a context, is asked for cannot be done: says so, so that
- * halay_comm_verdict() does, too. Locked. Returns code. */
+/* Refuses what the program asks of a communicator (of a context: its world communicator). Logs the
+ * text, and keeps it for halay_comm_verdict(). The context is locked. Returns code. */
 int hly_comm_refuse(halay_comm_t *comm, int code, const char *text);
-/* The program cannot do that with a request now: says so, unlocks its context, returns rc. */
+/* Refuses what the program asks of a request: logs why, unlocks its context, returns rc. */
 int hly_request_refuse(const halay_request_t *request, int rc, const char *what);
-/* Gives the result of a complete request, and gives the request back. */
+/* Returns the result of a complete request, and releases the request. */
 int hly_end(halay_request_t *request);
 
 /* ---------------------------------------------------------------- op.c */
@@ -87,18 +87,20 @@ void hly_ops_free(halay_context_t *context);
 
 /* ---------------------------------------------------------------- comm.c */
 
-/* Takes `ranks` over, also on failure. Matches the orphans that came for it. */
+/* Owns `ranks` from now on, also on failure. Matches messages that came before this rank made
+ * it. */
 int hly_comm_make(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
                   uint64_t deadline_ns, halay_comm_t **comm);
 void hly_comm_destroy(halay_comm_t *comm);
-/* Are there calls whose end the program has not seen, on it or between two of its ranks? */
+/* Are there calls that the program has not waited for, on the communicator or between two of its
+ * ranks? */
 bool hly_comm_in_use(const halay_comm_t *comm);
 
 /* ---------------------------------------------------------------- explain_run.c */
 
-/* HALAY_EXPLAIN, on rank 0 of a communicator. Tells why the first call of a kind gets its plan;
- * notes how long each takes; tells at the end how far the model was off. _call returns when the
- * call begins, or 0 if it is not noted. */
+/* HALAY_EXPLAIN, on rank 0 of a communicator. Prints why the first call of a class gets its plan,
+ * measures each call, and prints at the end how far the model was off. _call returns the time at
+ * which the call begins, or 0 if it is not measured. */
 uint64_t hly_explain_call(halay_request_t *request);
 void hly_explain_done(halay_request_t *request);
 void hly_explain_end(halay_comm_t *comm);
@@ -107,15 +109,15 @@ void hly_explain_end(halay_comm_t *comm);
 
 #define HLY_POLLS_BETWEEN_CLOCKS 64
 
-int hly_progress(halay_context_t *context); /* how many events there were */
-void hly_hand_on(halay_context_t *context); /* the news */
-/* Timers, deadlines, and what is recorded of calls that last. */
+int hly_progress(halay_context_t *context); /* returns how many events there were */
+void hly_hand_on(halay_context_t *context); /* calls the handlers of pending news */
+/* Checks timers and deadlines, and writes long calls into the flight record. */
 void hly_look_at_clock(halay_context_t *context);
 
 /* ---------------------------------------------------------------- waiting.c */
 
 void hly_wait(halay_request_t *request);
-/* Makes progress, and waits, until `over` says that it is over. */
+/* Makes progress, and waits, until over(arg) is true. */
 void hly_wait_until(halay_context_t *context, bool (*over)(void *arg), void *arg);
 void hly_sleep(halay_context_t *context, uint64_t timeout_ns);
 /* Makes progress; if there is none, sleeps for a millisecond at most. */

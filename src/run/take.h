@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* take.h - an event of a transport is handled: inline, for progress.c and waiting.c. */
+/* take.h - handles an event of a transport; inline, for progress.c and waiting.c. */
 #ifndef HLY_TAKE_H
 #define HLY_TAKE_H
 

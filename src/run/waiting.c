@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * waiting.c - waiting and sleeping. docs/threads.md. A wait polls, and gives its processor away
- * late: docs/decisions/waiting.md#0050.
+ * waiting.c - waiting and sleeping. docs/threads.md. A wait polls for a while before it yields its
+ * processor: docs/decisions/waiting.md#0050.
  *
  * Leader and followers: of the threads that want to sleep, the leader sleeps on the descriptors,
- * and the others until they are called. When the leader returns it wakes them, and one takes
- * over. The thread that completes a request wakes all. All of this is under the mutex, so no
- * wake-up is lost.
+ * and the others on a condition. When the leader returns it wakes them, and one becomes the leader.
+ * The thread that completes a request wakes all. All of this is under the mutex, so no wake-up is
+ * lost.
  */
 #include <poll.h>
 #include <sched.h>
@@ -23,22 +23,22 @@
 #include "wire/match.h"
 
 #define POLLS_OF_ONE          16  /* a round: polls of the expected message's transport */
-#define POLLS_SHARED          2   /* a round, where ranks of ours share the processor */
-#define ROUNDS_MATE           150 /* for each rank on this processor that has sent all: a switch */
+#define POLLS_SHARED          2   /* a round, where ranks of this job share the processor */
+#define ROUNDS_MATE           150 /* for each such rank on this processor: a context switch */
 #define ROUNDS_OF_ONE         4   /* between two polls of all transports */
 #define ROUNDS_BETWEEN_CLOCKS 8   /* while nothing comes; a power of two, as the next one */
 #define ROUNDS_IN_BACKOFF     2
-#define BACKOFF_MOST          5          /* polling lasts 1/32 of its time at least */
+#define BACKOFF_MOST          5          /* polls for 1/32 of POLL_NS, or longer */
 #define POLL_NS               2000000ull /* a wait polls for so long before it sleeps */
 #define POLL_NODES_NS         100000ull  /* the same, in a job of several nodes */
 #define SWITCH_NS             1000ull    /* a yield that takes longer has let another run */
-#define YIELDED_NS            500000ull  /* who keeps the processor for longer is a stranger, */
-#define YIELDED_MOST          4          /* if so many do: a rank of ours may compute once */
-#define ALONE_NS              1000000ull /* from a yield for nothing to the next try; doubles */
+#define YIELDED_NS            500000ull  /* a longer yield: to another job's process, */
+#define YIELDED_MOST          4          /* if so many are: a rank of this job may compute once */
+#define ALONE_NS              1000000ull /* from a useless yield to the next one; doubles */
 #define ALONE_MOST_NS         1000000000ull
-#define LONG_NS               250000ull /* so long a wait that the end of a sleep adds little */
+#define LONG_NS               250000ull /* so long a wait that waking up adds little */
 #define SLEEP_NS              1000000000ull
-#define ASK_NS                100000000ull /* a wait of the first thread asks the program so often */
+#define ASK_NS                100000000ull /* between two calls of the program's ask() */
 #define SLEEP_POLLED_NS       50000ull     /* group steps and marks are polled */
 #define SLEEP_CONNECTING_NS   1000000ull   /* connections that are being made are polled */
 
@@ -51,7 +51,8 @@ static void follow(halay_context_t *context, uint64_t timeout_ns)
     context->waiters.followers--;
 }
 
-/* The descriptors of all that may have something; false: there is something already. */
+/* Collects the descriptors of all transports and devices that may have events. False: one has an
+ * event already. */
 static bool arm_all(halay_context_t *context, struct pollfd fds[], nfds_t *nfds)
 {
     for (int w = 0; w < context->ntransports; w++) {
@@ -73,7 +74,7 @@ static bool arm_all(halay_context_t *context, struct pollfd fds[], nfds_t *nfds)
     return true;
 }
 
-/* Has it slept until what it watches has something, or is there something already? */
+/* Sleeps once. True: a descriptor is readable, or there was an event already. */
 static bool lead_once(halay_context_t *context, uint64_t timeout_ns)
 {
     struct pollfd fds[1 + HLY_TRANSPORTS + HLY_DEVICES] = {
@@ -98,7 +99,7 @@ static bool lead_once(halay_context_t *context, uint64_t timeout_ns)
     return ready != 1 || !fds[0].revents;
 }
 
-/* One works, and has no descriptor. */
+/* True if a device works that has no descriptor. */
 static bool must_poll_device(const halay_context_t *context)
 {
     bool any = false;
@@ -107,7 +108,7 @@ static bool must_poll_device(const halay_context_t *context)
     return any;
 }
 
-/* What is looked after by polling allows no long sleep. */
+/* How long a thread may sleep: not long while there is something that only polling notices. */
 static uint64_t longest_sleep(const halay_context_t *context)
 {
     uint64_t most = SLEEP_NS;
@@ -174,17 +175,17 @@ void hly_wait_once(halay_context_t *context)
 static void stop_polling(halay_context_t *context)
 {
     if (--context->waiters.pollers == 0 && context->waiters.followers)
-        hly_mutex_call(&context->mutex); /* one of them leads now */
+        hly_mutex_call(&context->mutex); /* a sleeping thread becomes the leader */
 }
 
-/* Do ranks of ours share this processor? Known where there are more of them on the node than
- * processors; learnt where nodes share a machine: yield(). */
+/* Do ranks of this job share this processor? Halay knows it if a node has more ranks than
+ * processors. If several nodes are one machine, yield() finds out. */
 static bool is_shared(const halay_context_t *context)
 {
     return context->info.local_nranks > context->ncpus || context->waiters.yields;
 }
 
-/* So long a wait polls before it sleeps. */
+/* How long a wait polls before it sleeps. */
 static uint64_t polling_ns(const halay_context_t *context, bool shares)
 {
     return (shares || context->info.nnodes == 1 ? POLL_NS : POLL_NODES_NS) >>
@@ -192,8 +193,8 @@ static uint64_t polling_ns(const halay_context_t *context, bool shares)
 }
 
 /*
- * Something has come after a long wait: learns how soon waits should sleep. They sleep sooner only
- * where an adapter moves the data by itself; over sockets, polling is what takes the data in.
+ * A message has come after a long wait: adapts how soon waits sleep. They sleep sooner only where
+ * an adapter moves the data by itself; over sockets, polling is what takes the data in.
  */
 __attribute__((noinline)) static void learn(halay_context_t *context, uint64_t waited_ns,
                                             bool shares)
@@ -208,8 +209,8 @@ __attribute__((noinline)) static void learn(halay_context_t *context, uint64_t w
 }
 
 /*
- * Polls the transport of the expected message, `polls` times, if nothing else has to be looked
- * after. 1: something came; 0: nothing did; -1: no message is expected. waited: for long already.
+ * Polls the transport of the expected message, `polls` times, if nothing else needs polling. 1: an
+ * event came; 0: none did; -1: no message is expected. waited: the wait is long already.
  */
 static inline int poll_expected(halay_request_t *r, uint32_t polls, bool waited)
 {
@@ -242,16 +243,16 @@ static inline int poll_expected(halay_request_t *r, uint32_t polls, bool waited)
 /* How a thread waits: docs/decisions/waiting.md#0050. */
 struct wait {
     uint32_t rounds;   /* without an event */
-    uint32_t patience; /* so many of them come before a yield */
+    uint32_t patience; /* rounds before a yield */
     uint64_t since_ns;
-    uint64_t ask_ns; /* when the program is asked; 0: not known yet */
+    uint64_t ask_ns; /* when to call the program's ask() next; 0: not known yet */
 };
 
 /*
- * How many rounds to wait before the processor is given to the ranks that share it (mates). None if
- * one of them has yet to send what this call waits for. Else it would run for nothing: so many that
- * to run all of them takes as long. Whose processor is whose is known where halayrun has bound
- * them.
+ * How many rounds to poll before this rank yields to the ranks that share its processor (mates). 0
+ * if a mate has yet to send what this call waits for. Otherwise a mate would run without use: polls
+ * for as long as it takes to switch through all mates. Halay knows the mates if halayrun has bound
+ * the ranks to processors.
  */
 static uint32_t patience_of(const halay_request_t *r)
 {
@@ -273,10 +274,10 @@ static uint32_t patience_of(const halay_request_t *r)
 }
 
 /*
- * Gives the processor away, and learns to whom, in a job of several nodes: these may share a
- * machine. But not where another thread of this context takes the mutex meanwhile. A rank of ours
- * polls, so it gives the processor back soon. A stranger keeps it for a time slice, and is let
- * alone for longer each time.
+ * Yields the processor. In a job of several nodes, which may be one machine, it finds out who gets
+ * it; unless another thread of this context takes the mutex meanwhile. A rank of this job polls, so
+ * it yields in turn soon. A process of another job keeps the processor for a time slice; then this
+ * rank yields less and less often.
  */
 static void yield(halay_context_t *ctx)
 {
@@ -302,7 +303,7 @@ static void yield(halay_context_t *ctx)
     }
 }
 
-/* When a wait asks next; UINT64_MAX: never. */
+/* When a wait calls the program's ask() next. UINT64_MAX: never. */
 static uint64_t ask_from(const halay_context_t *ctx, uint64_t now)
 {
     return ctx->waiters.ask && hly_thread_id() == (int32_t)getpid() ? now + ASK_NS : UINT64_MAX;
@@ -324,8 +325,8 @@ static bool ask_program(halay_context_t *ctx)
     return interrupted;
 }
 
-/* The program does what it wants to do meanwhile; if it wants the call to end, all calls on the
- * communicator end, on all ranks. */
+/* Calls the program's ask() when it is due. If ask() wants the wait to end, revokes the
+ * communicator: all calls on it end, on all ranks. */
 static void ask(halay_request_t *r, struct wait *w, uint64_t now)
 {
     if (w->ask_ns && now >= w->ask_ns && ask_program(r->context) && r->state != HLY_COMPLETE)
@@ -335,8 +336,8 @@ static void ask(halay_request_t *r, struct wait *w, uint64_t now)
 }
 
 /*
- * A round of polls found nothing. A processor is given away to ranks of ours that share it, or to
- * another thread of this context; or to whoever there is, by a sleep, once the wait has taken long.
+ * A round of polls found nothing. Yields to ranks of this job that share the processor, or to
+ * another thread of this context. Once the wait has taken long, sleeps.
  */
 __attribute__((noinline)) static void idle(halay_request_t *r, struct wait *w, bool shares)
 {
@@ -358,7 +359,7 @@ __attribute__((noinline)) static void idle(halay_request_t *r, struct wait *w, b
         if (ctx->waiters.yields)
             return;
     }
-    if (r->state == HLY_COMPLETE) /* by another thread, while this one gave the mutex away */
+    if (r->state == HLY_COMPLETE) /* by another thread, while this one had released the mutex */
         return;
     hly_exec_doubt(r);
     stop_polling(ctx);
@@ -393,7 +394,8 @@ void hly_wait(halay_request_t *r)
         hly_progress(ctx); /* all transports, and the clock */
 }
 
-/* A wait for no call in particular: all that are under way are looked after. */
+/* A wait for no call in particular: checks all calls under way for a mismatch
+ * (hly_exec_doubt()). */
 static void doubt_all(halay_context_t *ctx)
 {
     for (struct hly_link *l = ctx->requests.next; l != &ctx->requests; l = l->next)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c - the one sentence of all notices (text.h). */
+/* text.c - builds the sentence of notices (text.h). */
 #include "text.h"
 
 #include <stdarg.h>
@@ -20,7 +20,7 @@ size_t hly_line_whole(const char *text, size_t most)
     while (last && ((unsigned char)text[last - 1] & 0xc0) == 0x80)
         last--;
     if (!last--)
-        return end; /* no text of UTF-8 */
+        return end; /* not UTF-8: cuts anywhere */
     const unsigned char lead = (unsigned char)text[last];
     const size_t bytes = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
     return last + bytes <= end ? end : last;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* waits.c - who is awaited, and when the next notice is due (waits.h). */
+/* waits.c - which ranks a call waits for, and when the next notice is due (waits.h). */
 #include "waits.h"
 
 #include <stddef.h>
@@ -131,14 +131,15 @@ void hly_awaited_helped(struct hly_awaited *a, uint8_t doing, int64_t pid, uint6
 void hly_awaited_reported(struct hly_awaited *a, uint32_t seen, uint32_t calls, uint64_t now)
 {
     if (seen == HLY_SEEN_BEHIND && a->says == HLY_SEEN_HERE)
-        return; /* it has made the call since */
+        return; /* an old report: the rank has made the call since */
     a->reported_ns = now;
     if (seen == HLY_SEEN_BEHIND)
         a->says = HLY_SEEN_BEHIND_BY;
     else if (a->says == HLY_SEEN_BEHIND_BY)
         a->says = 0;
     a->calls = calls;
-    /* A rank that cannot look does not undo what another one has seen. */
+    /* A report of UNKNOWN, from a rank that cannot look at the process, does not replace one that
+     * could. */
     if (seen <= HLY_DOING_STOPPED && (seen != HLY_DOING_UNKNOWN || !a->doing))
         hly_awaited_see(a, (uint8_t)seen, now);
 }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * announce.c - what an announcement says, which of them agree, and which can share a call.
- */
+/* announce.c - packs announcements, compares them, and decides which tensors can share a call. */
 #include "announce.h"
 
 #include <string.h>
@@ -62,7 +60,8 @@ int hlt_memory_alike(const struct hlt_announcement *a, const struct hlt_announce
                                    hlt_announcement_memory(b) == HLT_MEMORY_ANY));
 }
 
-/* A sum of marks must not wrap, so only so many ranks share one. */
+/* A sum of marks must not wrap, so a type of few bits has several marks, each for some of the
+ * ranks. */
 size_t hlt_fuse_marks(int nranks, halay_type_t type)
 {
     size_t all = (size_t)nranks, bytes = halay_type_bytes(type);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * announce.h - what a rank says about a tensor, and what follows from that alone.
+ * announce.h - announcements: what a rank tells the others about a tensor, and what follows from
+ * that alone.
  */
 #ifndef HLT_ANNOUNCE_H
 #define HLT_ANNOUNCE_H
@@ -17,20 +18,20 @@ enum { HLT_ROUND_ENTRIES = 16 }; /* announcements of one rank in one round */
 #define HLT_DIM_LARGE UINT32_MAX
 
 /* Lowest bits of `wait` in a block. In a programme's item `wait` is HLT_IN_PLACE or 0. */
-#define HLT_PART_REPLAYED UINT64_C(1) /* a replay has run other tensors of the same run */
+#define HLT_PART_REPLAYED UINT64_C(1) /* a replay has executed other tensors of the same run */
 #define HLT_IN_PLACE      UINT64_C(2) /* its input is its output */
 #define HLT_MARK_BITS     2
 
 /* The kind of a tensor's memory is a part of `what`. */
 #define HLT_MEMORY_SHIFT 24
-#define HLT_MEMORY_ANY   0xffu /* of an allgather or alltoall without rows: any kind is right */
+#define HLT_MEMORY_ANY   0xffu /* an allgather or alltoall without rows here: matches any kind */
 
 /*
- * What a rank says about a tensor. All words but `rows` and `wait` must agree between ranks.
- * wait: how often this rank had waited before it submitted the tensor. In a block that stands in
- * the upper bits, above the marks.
- * shape[0]: 1 + the number of dimensions, or 0 without a shape. After it stand the dimensions; one
- * that is too large is HLT_DIM_LARGE. At most one is: the count tells such shapes apart.
+ * What a rank announces about a tensor. All members but `rows` and `wait` must be equal on all
+ * ranks. wait: how many waits this rank had ended before it submitted the tensor. In a block `wait`
+ * is shifted left by HLT_MARK_BITS; the lowest bits are flags. shape[0]: 1 + the number of
+ * dimensions, or 0 without a shape. After it stand the dimensions; one that is too large is
+ * HLT_DIM_LARGE. At most one is: the count tells such shapes apart.
  */
 struct hlt_announcement {
     uint64_t name;     /* its hash */
@@ -38,9 +39,9 @@ struct hlt_announcement {
     uint64_t count;    /* elements; allgather, alltoall: of one row */
     uint64_t prescale; /* bits of the double */
     uint64_t postscale;
-    uint64_t rows; /* allgather: of this rank; reduce_scatter: of all */
+    uint64_t rows; /* allgather: of this rank; reduce_scatter: of all ranks */
     uint64_t wait;
-    uint64_t group;   /* of a group call: a hash of all that its tensors say; else 0 */
+    uint64_t group;   /* in a group call: a hash of all its tensors' announcements; else 0 */
     uint64_t members; /* of a group call: how many tensors; else 0 */
     uint32_t shape[1 + HALAY_DIMS_MAX];
 };
@@ -48,7 +49,7 @@ struct hlt_announcement {
 /* What a rank puts into a round. */
 struct hlt_block {
     uint64_t count;  /* entries in use */
-    uint64_t issued; /* in a replay: the groups that this rank has sent out */
+    uint64_t issued; /* in a replay: how many groups this rank has launched */
     struct hlt_announcement entries[HLT_ROUND_ENTRIES];
 };
 
@@ -70,18 +71,18 @@ int hlt_announcement_kind(const struct hlt_announcement *says);
 halay_type_t hlt_announcement_type(const struct hlt_announcement *says);
 halay_op_t hlt_announcement_op(const struct hlt_announcement *says);
 uint32_t hlt_announcement_memory(const struct hlt_announcement *says);
-/* HLT_MEMORY_ANY of all ranks is the host's. */
+/* The kind on which ranks agree. If all announced HLT_MEMORY_ANY it is the host's. */
 uint32_t hlt_agreed_memory(const struct hlt_announcement *says);
 int hlt_announcement_alike(const struct hlt_announcement *a, const struct hlt_announcement *b);
 int hlt_memory_alike(const struct hlt_announcement *a, const struct hlt_announcement *b);
-/* What was said without a kind takes the other's. */
+/* An announcement with HLT_MEMORY_ANY takes the other's kind. */
 void hlt_announcement_settle(struct hlt_announcement *says, const struct hlt_announcement *other);
 /* reduce_scatter: the elements of a rank. */
 size_t hlt_announcement_share(int nranks, const struct hlt_announcement *says, int rank);
-/* 1 if this can be part of a fused group of so many bytes. */
+/* 1 if the tensor can be part of a fused group of at most `most` bytes. */
 int hlt_fuse_takes(int nranks, const struct hlt_announcement *says, size_t most);
 int hlt_fuse_alike(const struct hlt_announcement *a, const struct hlt_announcement *b);
-/* The number of elements behind the tensors that tell whether a rank was void. */
+/* How many mark elements follow the tensors of a fused group, to tell whether a rank was void. */
 size_t hlt_fuse_marks(int nranks, halay_type_t type);
 
 #endif

@@ -1,49 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * core.h - what a trainer has agreed on with the others, and how it decides what comes next.
+ * core.h - the trainer's state that ranks agree on, and how a rank decides what it does next.
  *
  * Words.
  * - programme: the agreed order of fused groups that is replayed each step (a cached schedule).
  * - replay: the ranks run a programme, and do not ask each other what is ready.
  * - cycle: a programme is run through once; in training that is a step.
  * - round: the ranks announce to each other what they have submitted (a negotiation cycle).
- * - run: the tensors that a rank submits between two of its waits.
+ * - run: the tensors that a rank submits between two of its waits (for example one backward pass).
  * - vote: one word, reduced over all ranks: whether each rank has the tensors that come next.
- * - void: of a group whose tensors are not all here on some rank. The call is made all the same,
- *   its result says so, and every rank drops it.
- * - mark: elements behind a fused group's tensors that tell whether a rank was void.
- * - pool: what this rank has submitted in a replay and no group has taken yet.
- * - tape: what the ranks have agreed on in rounds, in its order; programmes are learnt from it.
+ * - void: a launch of a group for which some rank lacks a tensor. All ranks make the call all the
+ *   same; its result shows the void, and every rank drops the result. A rank that lacks a tensor
+ *   goes void.
+ * - mark: an extra element after a fused group's tensors, which shows whether a rank was void.
+ * - pool: the tensors that this rank has submitted in a replay, and that no group has taken yet.
+ * - tape: the tensors that the ranks have agreed on in rounds, in order. Programmes are learnt from
+ *   it.
  * - series: the tensors without a name of their own, told apart by a number.
- * - behind: a tensor's mark in a stream of the program, which has not come to it yet.
- * - stand-in: the zeros with which a rank that has joined takes part.
- * - ended: tensors that are over. The shell tells their callers.
+ * - behind: a tensor waits for a stream of the program, which has not reached the tensor's mark
+ *   yet.
+ * - stand-in: a tensor of zeros with which a rank that has joined takes part.
+ * - ended: tensors that are done. The shell tells their callers.
  *
  * The core is pure: it has no mutex, thread, clock, call, device, log or setting of its own. The
  * shell hands it events: a round is over, a group's result is here, a stream has come to its mark;
- * with the time in `now_ns`. What a rank has to do next the core returns. The one thread that steps
- * (`stepping` in the shell) owns all of it.
+ * with the time in `now_ns`. The core returns what the rank has to do next. Only the thread that
+ * steps (`stepping` in the shell) touches the core's state.
  *
- * The way of a tensor: submitted (-> behind a stream) -> pending -> (announced in a round) waiting
- * -> (announced by all) ready -> (started) in one of `calls` -> done. While a programme is
- * replayed: pending -> pool -> calls -> done, and back to the pool where the group was void. It is
- * in one list at a time.
+ * A tensor's states: submitted (-> behind a stream) -> pending -> (announced in a round) waiting ->
+ * (announced by all) ready -> (started) in one of `calls` -> done. While a programme is replayed:
+ * pending -> pool -> calls -> done, and back to the pool where the group was void. It is in one
+ * list at a time.
  */
 #ifndef HLT_CORE_H
 #define HLT_CORE_H
 
 #include "programme.h"
 
-/* What all ranks have said so far about a name that not all have announced. Equal on all ranks. */
+/* What ranks have announced so far about a name that not all have announced. Equal on all ranks. */
 struct hlt_record {
     struct hlt_node node; /* the first member: a node is cast to its record */
     struct hlt_announcement first, other;
-    int first_rank; /* who announced it first */
-    int other_rank; /* who was the first to differ; -1: nobody */
+    int first_rank; /* the rank that announced it first */
+    int other_rank; /* the first rank whose announcement differs; -1: none */
     int nannounced;
     uint64_t run;            /* hash of all ranks' `wait`: equal where no rank waited in between */
     uint64_t marks;          /* HLT_PART_REPLAYED, HLT_IN_PLACE: of any rank */
-    uint64_t noticed_round;  /* of the last notice of it */
+    uint64_t noticed_round;  /* the round of the last notice about it */
     uint64_t *rows;          /* of each rank; allocated for allgathers only */
     uint64_t sequence;       /* its number, by age */
     struct hlt_record *next; /* in the list of unused ones */
@@ -51,26 +54,29 @@ struct hlt_record {
     uint64_t announced[];    /* a bit a rank */
 };
 
-/* Where the replay stands. Sequences count groups since it began. */
+/* The state of the replay. Sequences count groups since it began. */
 struct hlt_replay {
-    struct hlt_programme *programme; /* NULL: there are rounds instead */
-    uint64_t issued;                 /* groups sent out */
+    struct hlt_programme *programme; /* NULL: no replay; the ranks negotiate in rounds */
+    uint64_t issued;                 /* groups launched */
     uint64_t results;                /* groups whose result is known */
-    uint64_t base;                   /* the first one of the present grouping */
-    uint64_t cycles;                 /* that are whole before that one */
+    uint64_t base;                   /* sequence of the first group of the present grouping */
+    uint64_t cycles;                 /* whole cycles before `base` */
     uint64_t first_void;             /* the first result that was void, or UINT64_MAX */
     uint64_t good_after_void;        /* bit i: group i after the first void was good */
-    int flushing;     /* a void is known of, or was this rank's: groups go out at once */
-    uint32_t foreign; /* tensors in the pool without a place in the programme */
-    uint32_t early;   /* tensors in the pool with a place in a later cycle */
-    uint32_t submissions_before_group; /* how many cannot complete the next group */
-    uint64_t called;                   /* another rank waits for the groups up to here */
-    uint64_t alarm_ns;                 /* when this rank last asked where the others are */
-    uint64_t check_ns;                 /* when to look again whether to be void; 0: no need */
-    int tuning;                        /* the words of a tuning are out */
+    int flushing;                    /* a void is known: launches groups at once, void if need be */
+    uint32_t foreign;                /* tensors in the pool without a place in the programme */
+    uint32_t early;                  /* tensors in the pool with a place in a later cycle */
+    /* so many further submissions cannot complete the next group */
+    uint32_t submissions_before_group;
+    /* another rank has launched the groups before this one, and waits */
+    uint64_t called;
+    uint64_t alarm_ns; /* when this rank last started a round to wake the others */
+    uint64_t check_ns; /* when to check again whether to go void; 0: never */
+    int tuning;        /* a reduction of autotuning's words is under way */
 };
 
-/* A group of the replay; whether it is the first of its cycle; and the cycle, from 0. */
+/* The group with this sequence; whether it is the first of its cycle; and the number of the
+ * cycle. */
 static inline struct hlt_group *hlt_replay_group(const struct hlt_replay *replay, uint64_t sequence)
 {
     return &replay->programme->groups[(sequence - replay->base) % replay->programme->ngroups];
@@ -88,29 +94,31 @@ static inline uint64_t hlt_replay_cycle(const struct hlt_replay *replay, uint64_
 
 #define HLT_NO_ZEROS "no memory for the zeros of a rank that joined"
 
-/* This rank ends alone: what others call next, here or there, is to fail at once. */
+/* This rank's trainer ends alone: the others' next data or control calls have to fail at once. */
 enum { HLT_FAREWELL_DATA = 1, HLT_FAREWELL_CONTROL = 2 };
 
-/* The groups of two announcements that differ. */
+/* The group hashes of two announcements of one name that differ. */
 struct hlt_unlike {
     uint64_t first, other;
 };
 
-/* What the rounds have carried. */
+/* The state of the rounds. */
 struct hlt_rounds {
-    struct hlt_block *blocks;                   /* one for each rank, of the round in flight */
-    struct hlt_tensor *said[HLT_ROUND_ENTRIES]; /* this rank's, of the entries of its block */
+    struct hlt_block *blocks; /* one for each rank, of the round in flight */
+    /* this rank's tensors, by the entries of its block */
+    struct hlt_tensor *said[HLT_ROUND_ENTRIES];
     struct hlt_map records;
     struct hlt_record *unused;
     uint64_t sequence;         /* records so far */
     uint64_t agreed_ns;        /* when something was agreed on last */
-    uint64_t *agreed_groups;   /* a tensor of these was agreed on in this round */
+    uint64_t *agreed_groups;   /* groups of which a tensor was agreed on in this round */
     struct hlt_unlike *unlike; /* in this round */
     size_t nagreed_groups, nunlike, groups_room;
     char unlike_text[HLT_TEXT_BYTES];
-    char missed[HLT_TEXT_BYTES]; /* others have waited for this rank, and then left */
-    uint64_t fusions;            /* so far */
-    int stand_ins;               /* zeros of a rank that has joined, which have no memory yet */
+    /* notices of others that waited for this rank, for when they leave */
+    char missed[HLT_TEXT_BYTES];
+    uint64_t fusions; /* so far */
+    int stand_ins;    /* stand-ins that have no memory yet */
 };
 
 /* The ranks that have joined, as the rounds have said. */
@@ -125,8 +133,8 @@ struct hlt_autotune {
     size_t most_bytes;     /* in a group of any setting */
     uint32_t steps;        /* in a block of the first round; 0: nothing is tuned */
     uint32_t warmup_steps; /* before the first block */
-    int again;             /* what is kept is not read */
-    uint64_t key;          /* hash of what a kept setting depends on, beside the programme */
+    int again;             /* does not read a setting that an earlier job has kept */
+    uint64_t key;          /* hash of what a kept setting depends on, apart from the programme */
 };
 
 /* What ranks tell each other once. */
@@ -139,8 +147,8 @@ struct hlt_greeting {
 struct hlt_core {
     int rank, nranks;
     uint64_t deadline_ns;    /* how long a tensor waits for other ranks */
-    uint64_t alarm_after_ns; /* a group is out for long */
-    size_t buffer_bytes;     /* a fused group's most, without its marks; equal on all ranks */
+    uint64_t alarm_after_ns; /* a group without a result for so long raises the alarm */
+    size_t buffer_bytes;     /* largest fused group, without its marks; equal on all ranks */
     struct hlt_autotune autotune;
     struct hlt_greeting *greetings; /* one for each rank */
     uint64_t now_ns;                /* of the event */
@@ -152,10 +160,10 @@ struct hlt_core {
     struct hlt_joins joins;
     struct hlt_learnt learnt;
     struct hlt_replay replay;
-    struct hlt_tune *speaks; /* of this event the shell is to say something; NULL: no */
+    struct hlt_tune *speaks; /* the shell has to log something of this event; NULL: nothing */
 
-    int broken;   /* the code for which no round is started any more */
-    int farewell; /* HLT_FAREWELL_*: calls that are still to be made, and fail on all ranks */
+    int broken;   /* the error code, if not 0: no round is started any more */
+    int farewell; /* HLT_FAREWELL_*: calls that this rank still has to make, to fail on all ranks */
     char broken_text[HLT_TEXT_BYTES];
     halay_trainer_counters_t counters;
 };
@@ -182,12 +190,12 @@ static inline void hlt_rank_remove(uint64_t *ranks, int rank)
 }
 
 /* ended.c */
-/* Takes a tensor that is in no list. text: copied; may be NULL. */
+/* Ends a tensor that is in no list, with this code. text: copied; may be NULL. */
 void hlt_tensor_end(struct hlt_core *core, struct hlt_tensor *tensor, int code, const char *text);
 void hlt_tensor_list_end(struct hlt_core *core, struct hlt_list *list, int code, const char *text);
-/* Ends all negotiation: what is not agreed on, and what comes later, ends with the code. */
+/* Ends all negotiation: tensors that are not agreed on, and later ones, end with the code. */
 void hlt_core_break(struct hlt_core *core, int code, const char *text);
-/* The same where other ranks do not know of it: their next calls fail. */
+/* The same if other ranks do not know of the error: makes their next calls fail. */
 void hlt_core_leave_all(struct hlt_core *core, int code, const char *text);
 
 #endif

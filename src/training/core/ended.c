@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * ended.c - tensors, and the trainer, come to their end.
- */
+/* ended.c - ends tensors, and the trainer. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * join.c - a rank that has no more data joins: until all have, its part of what the others reduce
- * is zeros; docs/decisions/training.md#0020. The rounds say which ranks have joined: equal on
- * all ranks.
+ * join.c - a rank that has no more data joins. Until all have joined, it takes part in the others'
+ * reductions with zeros (docs/decisions/training.md#0020). Ranks join in rounds, so the set of
+ * joined ranks is equal on all ranks.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -55,7 +55,8 @@ struct hlt_tensor *hlt_join_stand_in(struct hlt_core *core, const struct hlt_rec
 {
     const struct hlt_announcement *says = &record->first;
     halay_type_t type = hlt_announcement_type(says);
-    const int fits = says->count <= PTRDIFF_MAX / 4 / halay_type_bytes(type); /* others say so */
+    /* a peer has sent the count */
+    const int fits = says->count <= PTRDIFF_MAX / 4 / halay_type_bytes(type);
     struct hlt_tensor *tensor = fits ? calloc(1, sizeof(*tensor)) : NULL;
     if (!tensor)
         return NULL;
@@ -93,7 +94,7 @@ void hlt_join_over(struct hlt_core *core, int rank)
     memset(core->joins.ranks, 0, hlt_rank_words(core->nranks) * sizeof(*core->joins.ranks));
     core->joins.count = 0;
     hlt_programme_forget(core);
-    core->learnt.nseries = 0; /* a rank that had joined has not seen all */
+    core->learnt.nseries = 0; /* a rank that had joined has not seen all tensors of a series */
     struct hlt_tensor *own = hlt_tensor_list_pop(&core->joining);
     assert(own && !core->joining.head);
     own->result_count = (size_t)rank;
@@ -103,7 +104,7 @@ void hlt_join_over(struct hlt_core *core, int rank)
 void hlt_join_unsaid(struct hlt_core *core, int rank)
 {
     char text[HLT_TEXT_BYTES];
-    if (!has_joined(core, rank)) /* all have joined in this very round */
+    if (!has_joined(core, rank)) /* all ranks have joined in this very round */
         return;
     if (rank == core->rank) {
         hlt_text_join(text, core);

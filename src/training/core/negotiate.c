@@ -4,8 +4,8 @@
  *
  * A round is one allgather of a block of announcements. Every rank enters it by itself: because it
  * has something to announce, or because another rank has entered. After each round all ranks hold
- * equal records, made of nothing but what the rounds have carried; so all take the same decisions
- * in the same order and need not tell each other.
+ * equal records, since only rounds change them. So all take the same decisions in the same order,
+ * without further messages.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -75,7 +75,8 @@ static uint64_t run_add(uint64_t run, int rank, uint64_t wait)
     return run + (word ^ (word >> 32));
 }
 
-/* A programme is replayed from here on. What is announced but not agreed on goes to the pool. */
+/* A replay begins here. Moves tensors that were announced, but not agreed on, back to `pending`,
+ * from where the replay takes them. */
 static void rounds_end(struct hlt_core *core, struct hlt_programme *programme)
 {
     struct hlt_tensor *tensor;
@@ -89,7 +90,7 @@ static void rounds_end(struct hlt_core *core, struct hlt_programme *programme)
     while ((tensor = hlt_tensor_list_pop(&core->waiting)) != NULL)
         hlt_tensor_list_insert(&core->pending, tensor);
     while ((tensor = hlt_tensor_list_pop(&core->joining)) != NULL)
-        hlt_tensor_list_insert(&core->pending, tensor); /* no rank has read it */
+        hlt_tensor_list_insert(&core->pending, tensor); /* no rank has read the join */
     hlt_replay_begin(core, programme);
 }
 
@@ -107,7 +108,7 @@ static void record_fail(struct hlt_core *core, const struct hlt_record *record,
         hlt_tensor_end(core, tensor, code, text);
 }
 
-/* All ranks agree on the tensor, so all will run it. */
+/* All ranks agree on the tensor: moves it to `fresh`, so all will run it. */
 static void record_run(struct hlt_core *core, const struct hlt_record *record,
                        struct hlt_tensor *tensor)
 {
@@ -131,7 +132,8 @@ static void record_run(struct hlt_core *core, const struct hlt_record *record,
     hlt_tensor_list_push(&core->fresh, tensor);
 }
 
-/* All ranks have announced it or joined. All do this at the same place in the same round. */
+/* All ranks have announced the tensor or joined. Every rank does this at the same place of the same
+ * round. */
 static void record_complete(struct hlt_core *core, struct hlt_record *record)
 {
     char text[HLT_TEXT_BYTES];
@@ -139,7 +141,7 @@ static void record_complete(struct hlt_core *core, struct hlt_record *record)
     struct hlt_tensor *tensor = record->own;
     int absent = hlt_join_absent(core, record), lacks;
     assert(!core->replay.programme);
-    int all = tensor && !core->joins.count; /* a rank that has joined has not seen it */
+    int all = tensor && !core->joins.count; /* a joined rank learns no programme from it */
     if (record->other_rank < 0 && all)
         programme = hlt_programme_seen(core, record, tensor);
     if (programme) {
@@ -147,7 +149,7 @@ static void record_complete(struct hlt_core *core, struct hlt_record *record)
         return;
     }
     core->rounds.agreed_ns = core->now_ns;
-    core->rounds.missed[0] = 0; /* all go on */
+    core->rounds.missed[0] = 0; /* all ranks are here */
     if (all && tensor->series)
         hlt_series_done(core, tensor->series, tensor->number);
     if (tensor)
@@ -169,7 +171,7 @@ static void record_complete(struct hlt_core *core, struct hlt_record *record)
     record_give(core, record);
 }
 
-/* Makes room for the groups of so many more completions in this round. */
+/* Makes room for the group hashes of so many more completions in this round. */
 static int reserve(struct hlt_core *core, size_t more)
 {
     size_t room = core->rounds.groups_room + more;
@@ -191,7 +193,8 @@ static int by_sequence(const void *a, const void *b)
     return ((*one)->sequence > (*other)->sequence) - ((*one)->sequence < (*other)->sequence);
 }
 
-/* Completes what waited for this rank only, in the order of the first announcements. */
+/* A rank has joined: completes the records that only it had not announced, in the order of first
+ * announcements. */
 static int records_complete(struct hlt_core *core)
 {
     size_t count = 0;
@@ -222,7 +225,7 @@ static int joined(struct hlt_core *core, int rank, uint64_t kinds)
     return 0;
 }
 
-/* What other code takes for granted of an announcement; a peer has sent it. */
+/* Validates an announcement, which a peer has sent: other code relies on it. */
 static int sensible(const struct hlt_announcement *says)
 {
     const int kind = hlt_announcement_kind(says);
@@ -233,7 +236,7 @@ static int sensible(const struct hlt_announcement *says)
             halay_type_bytes(hlt_announcement_type(says)) > 0);
 }
 
-/* own: the tensor, if this rank has said it. */
+/* own: the tensor, if this rank has announced it. */
 static int announced(struct hlt_core *core, int rank, const struct hlt_announcement *says,
                      struct hlt_tensor *own)
 {
@@ -336,7 +339,7 @@ static int begun(const struct hlt_core *core)
     return core->replay.programme != NULL;
 }
 
-/* All ranks have read the same: where a rank has said what it cannot mean, all refuse it. */
+/* A rank's block is invalid. All ranks have read the same blocks, so all refuse it and end. */
 static void round_refuse(struct hlt_core *core, int code, int rank)
 {
     char text[HLT_TEXT_BYTES];
@@ -348,7 +351,7 @@ static void round_refuse(struct hlt_core *core, int code, int rank)
     hlt_core_break(core, code, text);
 }
 
-/* Moves what a round has completed to `ready`, and says which of it are fused. */
+/* Moves the tensors that a round has completed to `ready`, and decides which of them are fused. */
 static void fresh_fuse(struct hlt_core *core)
 {
     struct hlt_tensor *first, *next;
@@ -378,9 +381,9 @@ static void fresh_fuse(struct hlt_core *core)
 }
 
 /*
- * Where a programme begins in mid-round, the rest of the round is not read: those tensors wait in
- * the pools. A rank that still replays has announced nothing, so nothing becomes complete. It keeps
- * the records.
+ * If a programme begins in the middle of a round, ranks do not read the rest of the round: they put
+ * those tensors into their pools. A rank that still replays has announced nothing, so no record
+ * completes; it keeps the records for later.
  */
 int hlt_round_read(struct hlt_core *core)
 {
@@ -424,8 +427,9 @@ void hlt_round_withdraw(struct hlt_core *core)
 }
 
 /*
- * The first tensor, from this one on, that may be withdrawn. Tensors time out in the order of their
- * announcements. A group of which one is agreed on comes in full, for all ranks have submitted it.
+ * The first tensor, from this one on, that this rank may withdraw. Tensors time out in the order of
+ * their announcements. A group call of which one tensor is agreed on is never withdrawn, since all
+ * ranks have submitted all of it.
  */
 static struct hlt_tensor *withdrawable(struct hlt_tensor *tensor)
 {
@@ -465,8 +469,9 @@ void hlt_round_begin(struct hlt_core *core)
     memset(block, 0, sizeof(*block));
     memset(core->rounds.said, 0, sizeof(core->rounds.said));
     if (begun(core)) {
-        block->issued = core->replay.issued + (core->replay.tuning != 0); /* so far it goes */
-        core->replay.alarm_ns = core->now_ns; /* any rank's round asks for this one too */
+        /* as far as this rank goes */
+        block->issued = core->replay.issued + (core->replay.tuning != 0);
+        core->replay.alarm_ns = core->now_ns; /* any round wakes all ranks */
         return;
     }
     if (join_expired(core))
@@ -474,7 +479,8 @@ void hlt_round_begin(struct hlt_core *core)
     for (struct hlt_tensor *tensor = expired(core, core->waiting.head);
          tensor && block->count < HLT_ROUND_ENTRIES; tensor = expired(core, tensor->next)) {
         const size_t n = strlen(tensor->name), most = sizeof(block->entries[0].shape);
-        const size_t cut = n > most ? n - most : 0; /* a rank that lacks it is told its end */
+        /* a rank that lacks the tensor reads the end of its name */
+        const size_t cut = n > most ? n - most : 0;
         memcpy(block->entries[block->count].shape, tensor->name + cut, n - cut);
         block->entries[block->count].name = tensor->node.hash;
         block->entries[block->count].group = tensor->says.group;
@@ -502,7 +508,7 @@ void hlt_round_fill(struct hlt_core *core)
 void hlt_round_failed(struct hlt_core *core, int code, const char *text)
 {
     char both[HLT_TEXT_BYTES];
-    if (code == HALAY_EPEER && core->rounds.missed[0]) { /* that is why they have gone */
+    if (code == HALAY_EPEER && core->rounds.missed[0]) { /* why the others have left */
         snprintf(both, sizeof(both), "%.640s. Since then %.360s", core->rounds.missed, text);
         hlt_core_break(core, HALAY_ETIMEOUT, both);
         return;

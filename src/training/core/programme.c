@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * programme.c - learns what a step is, from what rounds complete, and keeps eight of them;
- * docs/decisions/training.md#0019. Everything here follows from records and results that are equal
- * on all ranks. So all learn the same programmes and begin them at the same place.
+ * programme.c - learns the order of a step's tensors from what rounds complete, and keeps eight
+ * such programmes; docs/decisions/training.md#0019. Everything here follows from records and
+ * results that are equal on all ranks. So all learn the same programmes and begin them at the same
+ * place.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -14,13 +15,13 @@
 #define SCORE_MAX     4
 #define VOID_COSTS    2
 #define BACKOFF_MAX   1
-#define PERIODIC_PAYS 256 /* tensors of a replay that make up for a void and for learning anew */
+#define PERIODIC_PAYS 256 /* tensors of a replay that save what a void and learning cost */
 
 /* ------------------------------------------------------------------ series */
 
 /*
- * Fills the shares; base is the least number until a replay begins. Returns 0 if numbers are
- * missing in between.
+ * Fills the shares. Until a replay begins, base is the least number. Returns 0 if the numbers of a
+ * series are not consecutive.
  */
 static int shares_read(struct hlt_programme *programme, const struct hlt_item *items, size_t count)
 {
@@ -58,7 +59,7 @@ static struct hlt_item item_from(const struct hlt_announcement *says, uint64_t r
     return item;
 }
 
-/* Makes the tape's item of a programme's, as it was in this cycle of the last replay. */
+/* Makes a tape item from a programme's item, as it was in this cycle of the last replay. */
 static struct hlt_item item_run(struct hlt_programme *programme, const struct hlt_item *item,
                                 uint64_t cycle)
 {
@@ -67,7 +68,7 @@ static struct hlt_item item_run(struct hlt_programme *programme, const struct hl
     return item_from(&item->says, item->run, item->series, number);
 }
 
-/* The tape's item as it stands in a programme of which it is the item with this number. */
+/* Makes a programme's item, at this place, from a tape item. */
 static struct hlt_item item_placed(struct hlt_programme *programme, const struct hlt_item *item,
                                    size_t place)
 {
@@ -80,7 +81,7 @@ static struct hlt_item item_placed(struct hlt_programme *programme, const struct
     return placed;
 }
 
-/* Hashes all that must agree. name: the tensor's, or what stands for it. */
+/* Hashes all that ranks must agree on. name: the tensor's, or its series. */
 static uint64_t says_hash(uint64_t name, const struct hlt_announcement *says)
 {
     uint64_t words[10] = {name,           says->what,      says->count,
@@ -109,7 +110,7 @@ void hlt_programmes_free(struct hlt_core *core)
     hlt_script_free(&core->learnt.tape);
 }
 
-/* Makes a programme of the tape's items. HALAY_EAGAIN: these make none. */
+/* Makes a programme of these items of the tape. HALAY_EAGAIN: they are not a whole cycle. */
 static int programme_make(const struct hlt_core *core, size_t from, size_t count,
                           struct hlt_programme **out)
 {
@@ -142,8 +143,8 @@ fail:
 }
 
 /*
- * Puts it in place of the same set in another order, else into a free place. Else the programme
- * goes whose last use is the longest ago.
+ * Keeps the programme: in place of one with the same tensors in another order, else in a free
+ * place, else in place of the least recently used one.
  */
 static void programme_keep(struct hlt_core *core, struct hlt_programme *programme)
 {
@@ -178,8 +179,8 @@ static int shares_known(struct hlt_core *core, const struct hlt_programme *progr
 }
 
 /*
- * The programme whose first run has this tensor: of several the one with the best score, then the
- * latest. One without a score has to be learnt anew.
+ * Finds the programme whose first run has this tensor; of several the one with the best score, then
+ * the most recently used. A programme with score 0 has to be learnt anew.
  */
 static struct hlt_programme *programme_best(struct hlt_core *core,
                                             const struct hlt_announcement *says, int boundary)
@@ -248,7 +249,8 @@ static size_t tape_run(const struct hlt_core *core, uint64_t run)
     return count;
 }
 
-/* Makes a programme of the tape's items, and keeps it. NULL: they make none. */
+/* Makes a programme of these items of the tape, and keeps it. NULL: they are not a whole cycle, or
+ * no memory. */
 static struct hlt_programme *programme_learn(struct hlt_core *core, size_t from, size_t count,
                                              int periodic)
 {
@@ -264,9 +266,9 @@ static struct hlt_programme *programme_learn(struct hlt_core *core, size_t from,
 }
 
 /*
- * A name is here again, so a cycle is over. It began with the run in which the name stood first.
- * The next one begins with the run of now, of which `next` items are on the tape already. Half a
- * cycle teaches nothing.
+ * A name comes again, so a cycle is over. It began with the run in which the name came first. The
+ * next cycle begins with the present run, of which `next` items are on the tape already. Learns
+ * nothing from a part of a cycle.
  */
 static struct hlt_programme *cycle_end(struct hlt_core *core, const struct hlt_item *again,
                                        size_t next)
@@ -285,12 +287,12 @@ static struct hlt_programme *cycle_end(struct hlt_core *core, const struct hlt_i
     return programme;
 }
 
-/* The item goes on the tape. The end of a period is the end of a cycle. */
+/* Adds the item to the tape. The end of a period is the end of a cycle. */
 static void tape_goes_on(struct hlt_core *core, const struct hlt_item *item, size_t before)
 {
     tape_add(core, item);
     if (!item->series) {
-        hlt_period_forget(core); /* a new name: no period goes across it */
+        hlt_period_forget(core); /* a new name: a period cannot span it */
         return;
     }
     size_t count = hlt_period_add(core, says_hash(item->series, &item->says), !before,
@@ -301,7 +303,8 @@ static void tape_goes_on(struct hlt_core *core, const struct hlt_item *item, siz
     }
 }
 
-/* The step goes on behind a whole cycle, so the programme was that of another step. */
+/* The step goes on after a whole cycle of the replay, so the programme was that of another, shorter
+ * step: forgets its score. */
 static void programme_short(struct hlt_core *core)
 {
     struct hlt_programme *programme = core->learnt.avoid;
@@ -316,7 +319,7 @@ static void programme_short(struct hlt_core *core)
     programme->score = 0;
 }
 
-/* The announcement as a programme would have it that begins here. */
+/* The announcement as it would be in a programme that begins with this item. */
 static struct hlt_announcement beginning(struct hlt_core *core, const struct hlt_item *item)
 {
     struct hlt_announcement says = item->says;
@@ -327,9 +330,9 @@ static struct hlt_announcement beginning(struct hlt_core *core, const struct hlt
 }
 
 /*
- * Where one round ends and the next begins follows from time, so that must decide nothing here. A
- * programme begins only with the first tensor of a run. The rest of a run that a replay has begun
- * is no beginning.
+ * Timing decides where one round ends and the next begins, so no decision here may depend on that.
+ * A programme begins only with the first tensor of a run. The rest of a run that a replay has begun
+ * does not begin one.
  */
 struct hlt_programme *hlt_programme_seen(struct hlt_core *core, const struct hlt_record *record,
                                          const struct hlt_tensor *tensor)
@@ -387,7 +390,7 @@ void hlt_programme_whole(struct hlt_core *core)
     core->counters.cycles++;
 }
 
-/* The shares become those of the last whole cycle. */
+/* Sets the shares to those of the last whole cycle. */
 static void shares_end(struct hlt_core *core, struct hlt_programme *programme, uint64_t cycles)
 {
     for (size_t s = 0; s < programme->nshares && cycles; s++) {
@@ -408,7 +411,8 @@ static void tape_run_again(struct hlt_core *core, struct hlt_programme *programm
     }
 }
 
-/* A period that is only a part of the step ends in a void each time, which is worse than none. */
+/* A period that is only a part of the step ends in a void each time, which is slower than rounds:
+ * trusts periods less. */
 static void periodic_void(struct hlt_core *core, struct hlt_programme *programme, uint64_t cycles)
 {
     int pays = cycles * programme->script.count >= PERIODIC_PAYS;
@@ -424,7 +428,7 @@ void hlt_programme_void(struct hlt_core *core)
     struct hlt_programme *programme = replay->programme;
     const uint64_t cycles = hlt_replay_cycle(replay, replay->first_void);
     uint64_t begin = replay->base + (cycles - replay->cycles) * programme->ngroups;
-    if (cycles) { /* else the tape goes on from where the replay began */
+    if (cycles) { /* else the tape continues from before the replay */
         tape_cut(core, 0);
         core->learnt.impure = 0;
     }

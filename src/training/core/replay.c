@@ -3,10 +3,11 @@
  * replay.c - runs a programme's groups in its order, without asking anyone;
  * docs/decisions/training.md#0019.
  *
- * The rule that keeps ranks together: group s goes out only if s is less than a window ahead of
- * the results so far, of which none was void. So no rank can have gone further than a window behind
- * the first void one. Once they know of it, all ranks send out exactly up to there: good where they
- * can, void else. Then all have made the same calls, and rounds begin.
+ * One rule keeps ranks together. A rank launches group s only if s is less than a window ahead of
+ * the results so far, and none of these was void. So no rank can have launched more than a window
+ * of groups after the first void one. Once ranks know of the void, all launch exactly the groups up
+ * to there: good ones if they have the tensors, void ones if not. Then all have made the same
+ * calls, and rounds begin.
  */
 #include <assert.h>
 #include <string.h>
@@ -16,13 +17,13 @@
 
 #define NEVER       UINT64_MAX
 #define GRACE_NS    UINT64_C(200000)   /* other threads may still submit while one waits */
-#define FOREIGN_NS  UINT64_C(50000000) /* so long a tensor without a place waits */
-#define OWN_OF      4                  /* deadline / this: a tensor waits, and no caller for it */
-#define OWN_MOST_NS 7500000000ull      /* for so long at most */
+#define FOREIGN_NS  UINT64_C(50000000) /* a tensor without a place waits so long */
+#define OWN_OF      4                  /* deadline / this: how long a tensor waits alone, */
+#define OWN_MOST_NS 7500000000ull      /* at most */
 
 /*
- * How many groups may be ahead of the results. A name is out once at a time, so never more than a
- * cycle.
+ * How many groups may be launched ahead of the results. A name may be under way only once, so never
+ * more than a cycle.
  */
 static uint64_t window(const struct hlt_replay *replay)
 {
@@ -31,7 +32,7 @@ static uint64_t window(const struct hlt_replay *replay)
 
 /* ------------------------------------------------------------------ the pool */
 
-/* The tensor's place in the programme; NULL: none. A series has one in every cycle. */
+/* The tensor's place in the programme; NULL: none. A tensor of a series has one in every cycle. */
 static struct hlt_item *place_of(struct hlt_programme *programme, const struct hlt_tensor *tensor)
 {
     uint64_t name = tensor->says.name;
@@ -41,7 +42,8 @@ static struct hlt_item *place_of(struct hlt_programme *programme, const struct h
     struct hlt_item *item = hlt_script_find(&programme->script, name);
     if (!item || !hlt_announcement_alike(&item->says, &tensor->says))
         return NULL;
-    /* Where no rank had rows when this was learnt, ranks without rows take it for the host's. */
+    /* If no rank had rows when the programme was learnt, ranks without rows take the memory for the
+     * host's. */
     int unknown = hlt_announcement_memory(&item->says) == HLT_MEMORY_ANY;
     return unknown && hlt_agreed_memory(&tensor->says) ? NULL : item;
 }
@@ -62,7 +64,7 @@ static void pool_add(struct hlt_core *core, struct hlt_tensor *tensor)
     struct hlt_programme *programme = core->replay.programme;
     struct hlt_item *item = place_of(programme, tensor);
     if (item && item->series && tensor->number < item->due)
-        item = NULL; /* of a void group: its place has gone on to the next number */
+        item = NULL; /* it was in a void group, and its place waits for the next number */
     tensor->item = item;
     core->replay.foreign += !item;
     if (item && (!item->series || tensor->number == item->due))
@@ -72,7 +74,7 @@ static void pool_add(struct hlt_core *core, struct hlt_tensor *tensor)
     hlt_tensor_list_insert(&core->pool, tensor);
 }
 
-/* The item waits for the next number of its series, which may be here already. */
+/* The item now waits for its next number of the series, which may be in the pool already. */
 static void pool_advance(struct hlt_core *core, struct hlt_item *item)
 {
     struct hlt_programme *programme = core->replay.programme;
@@ -102,7 +104,7 @@ static void pool_take(struct hlt_core *core, struct hlt_group *group, struct hlt
             pool_advance(core, &items[i]);
 }
 
-/* The series go on where rounds, or the replay before, have left them. */
+/* Sets the series to go on where rounds, or the replay before, have stopped. */
 static void shares_begin(struct hlt_core *core, struct hlt_programme *programme)
 {
     for (size_t s = 0; s < programme->nshares; s++) {
@@ -130,7 +132,7 @@ void hlt_replay_begin(struct hlt_core *core, struct hlt_programme *programme)
     shares_begin(core, programme);
 }
 
-/* The programme has other groups from here on, the first of this cycle. No group is out. */
+/* The programme has other groups from this cycle on. No group is under way. */
 static void regrouped(struct hlt_core *core, uint64_t cycle)
 {
     struct hlt_replay *replay = &core->replay;
@@ -173,7 +175,7 @@ static int is_time(struct hlt_core *core, uint64_t when_ns)
     return 0;
 }
 
-/* The oldest tensor of the pool that has no place in the programme. There is one. */
+/* The oldest tensor of the pool that has no place in the programme. There must be one. */
 static const struct hlt_tensor *pool_foreign(const struct hlt_core *core)
 {
     const struct hlt_tensor *tensor = core->pool.head;
@@ -182,7 +184,7 @@ static const struct hlt_tensor *pool_foreign(const struct hlt_core *core)
     return tensor;
 }
 
-/* So long may a tensor wait for which no caller waits. */
+/* How long a tensor may wait for which no caller waits. */
 static uint64_t own_ns(const struct hlt_core *core)
 {
     const uint64_t share_ns = core->deadline_ns / OWN_OF;
@@ -248,7 +250,7 @@ enum hlt_next hlt_replay_next(struct hlt_core *core, int empty, struct hlt_launc
     return HLT_NEXT_GROUP;
 }
 
-/* The tensors of a void group go back; they are as they were. */
+/* Puts the tensors of a void group back into the pool; the call has not changed them. */
 static void group_back(struct hlt_core *core, struct hlt_list *tensors)
 {
     struct hlt_tensor *tensor;
@@ -283,7 +285,7 @@ void hlt_replay_tuned(struct hlt_core *core)
     regrouped(core, cycle);
 }
 
-/* When the oldest group in flight will have been out for too long; 0: none is out. */
+/* When the oldest launched group is overdue; 0: none is under way. */
 static uint64_t alarm_due_ns(const struct hlt_core *core, uint64_t oldest_ns)
 {
     if (oldest_ns && oldest_ns < core->replay.alarm_ns)

@@ -85,7 +85,7 @@ struct hlt_share *hlt_programme_share(struct hlt_programme *programme, uint64_t 
 
 /* ------------------------------------------------------------------ groups */
 
-/* Sorts items [from, to), which are one run, into groups. The script has room for all. */
+/* Sorts items [from, to), which are one run, into groups. The script has room for all of them. */
 struct sorter {
     struct hlt_programme *programme;
     const struct hlt_item *items;
@@ -103,8 +103,8 @@ static void sorter_take(struct sorter *sorter, struct hlt_group *group, size_t i
 }
 
 /*
- * Adds what follows and fits. It stops at the first that does not fit: what is needed first goes
- * first.
+ * Adds the following tensors that can be fused. Stops at the first one that does not
+ * fit, so that no tensor is launched before an earlier one of its kind.
  */
 static void fused_fill(struct sorter *sorter, struct hlt_group *group)
 {
@@ -132,7 +132,7 @@ static void voted_fill(int nranks, struct sorter *sorter, struct hlt_group *grou
     }
 }
 
-/* Sorts one run. Groups stand in the order of their first items. */
+/* Sorts one run. Groups are in the order of their first items. */
 static void run_sort(int nranks, struct sorter *sorter)
 {
     for (; sorter->from < sorter->to; sorter->from++) {

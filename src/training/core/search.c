@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_GAIN 0.03 /* below it the default stays */
-#define HOPELESS   1.05 /* the best of the others is so much slower than the default: it is over */
+#define LEAST_GAIN 0.03 /* with less gain the default stays */
+#define HOPELESS   1.05 /* ends the search if all others are so much slower than the default */
 
 static int compare(const void *a, const void *b)
 {

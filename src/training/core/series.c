@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * series.c - tensors without a name of their own, which a number tells apart;
- * docs/decisions/training.md#0025. Which number comes next, and after how many tensors they repeat:
- * both follow from what all ranks have agreed on, in its order, so they are equal on all ranks.
+ * series.c - tensors without a name of their own, which only a number tells apart
+ * (docs/decisions/training.md#0025). The next number, and the period after which such tensors
+ * repeat, follow from the tensors that ranks have agreed on, in order. So they are equal on all
+ * ranks.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.c - maps grow to what was in them at once; without memory their chains become longer.
+ * table.c - hash maps and lists. A map grows with its contents; without memory its chains become
+ * longer.
  */
 #include "table.h"
 

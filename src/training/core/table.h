@@ -11,7 +11,7 @@
 
 struct hlt_tensor;
 
-/* A map from 64-bit hashes to what contains the node. It is chained; it grows, never shrinks. */
+/* A chained hash map from 64-bit hashes to the structs that contain the nodes. It never shrinks. */
 struct hlt_node {
     uint64_t hash;
     struct hlt_node *next;
@@ -27,12 +27,13 @@ struct hlt_list {
 };
 
 uint64_t hlt_tensor_hash(const char *name);
-/* Goes on from a hash. */
+/* Continues a hash with more words. */
 uint64_t hlt_hash_words(uint64_t hash, const uint64_t *words, size_t nwords);
 int hlt_tensor_map_init(struct hlt_map *map);
-/* Ends the map, and what is in it with drop(); NULL: it is others'. Takes one that is not begun. */
+/* Frees the map, and calls drop() for each node; NULL: others own the nodes. Takes a map that was
+ * not initialised. */
 void hlt_tensor_map_finish(struct hlt_map *map, void (*drop)(struct hlt_node *node));
-/* For nodes that are the beginning of what was allocated. */
+/* A drop() for structs from malloc() whose first member is the node. */
 void hlt_node_free(struct hlt_node *node);
 struct hlt_node *hlt_tensor_map_find(const struct hlt_map *map, uint64_t hash);
 void hlt_tensor_map_add(struct hlt_map *map, struct hlt_node *node);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor.h - a submitted tensor. The core reads what was said of it, and keeps it in its lists; the
- * shell alone touches its memory, and tells callers of its end.
+ * tensor.h - a submitted tensor. The core reads its announcement, and keeps it in lists. Only the
+ * shell touches its memory, and tells callers of its end.
  */
 #ifndef HLT_TENSOR_H
 #define HLT_TENSOR_H
@@ -10,7 +10,7 @@
 #include "table.h"
 
 enum {
-    HLT_BUFFERS = 4, /* fusion buffers, and groups of a programme ahead of the last result */
+    HLT_BUFFERS = 4, /* fusion buffers; also groups launched ahead of the last result */
     HLT_TEXT_BYTES = 1024
 };
 
@@ -19,7 +19,7 @@ struct hlt_item;
 
 /* The tensors of one group call (halay_trainer_allreduce_group()) on this rank. */
 struct hlt_grouped {
-    size_t refs; /* tensors of it that are not released */
+    size_t refs; /* tensors of the group call that are not released */
     int agreed;  /* all ranks have announced one of them, so all have submitted all */
 };
 
@@ -43,30 +43,30 @@ struct hlt_tensor {
 
     /* stepper */
     struct hlt_item *item; /* in the pool: its place in the programme; NULL: it has none */
-    uint64_t known;        /* the name under which its rows are remembered */
-    uint64_t fusion;       /* ready: tensors with the same number are fused; 0: it is not */
-    int in_place;          /* it is in place on some rank, so the call is on all */
-    uint32_t notices;      /* given of it, so that its next one has a time */
+    uint64_t known;        /* hash under which the shell remembers its rows */
+    uint64_t fusion;       /* when ready: tensors with the same number are fused; 0: not fused */
+    int in_place;          /* it is in place on some rank, so the call is in place on all */
+    uint32_t notices;      /* notices given about it, which set the time of the next one */
     uint64_t submit_ns;
     uint64_t ready_ns; /* when a round made it ready; 0: it was replayed */
     uint64_t start_ns;
     int buffer;                  /* its fusion buffer; HLT_BUFFERS: none */
-    struct hlt_grouped *grouped; /* NULL: it is of no group call */
-    int stand_in;                /* it is a joined rank's zeros, and no caller's */
+    struct hlt_grouped *grouped; /* NULL: it is not in a group call */
+    int stand_in;                /* zeros of a joined rank, which no caller has submitted */
     int voted;                   /* a vote has gone before it */
     int exchanged;               /* alltoall: its rows from each rank are known */
-    struct hlt_behind *behind;   /* NULL: it waits for no stream, or no more */
-    int unready;                 /* the code of what has failed there: no call takes its buffers */
+    struct hlt_behind *behind;   /* NULL: it waits for no stream (any more) */
+    int unready;                 /* the stream's error: no call touches its buffers */
 
     /* mutex */
     int done, code;
     int wanted;               /* a caller has waited or polled for it */
-    halay_ticket_done_t call; /* NULL: none, or it is called now */
+    halay_ticket_done_t call; /* callback; NULL: none, or it runs now */
     void *call_arg;
     char *text;      /* why it failed; NULL: it did not */
-    void *result;    /* memory of the trainer's; what an allgather or alltoall gives */
+    void *result;    /* the output of an allgather or alltoall, owned by the trainer */
     uint32_t memory; /* HALAY_MEMORY_*: of in, out and result. Agreed on, once it is ready */
-    size_t *rows;    /* from each rank; alltoall: after that, to each rank. Until done: stepper */
+    size_t *rows;    /* from each rank; alltoall: then to each rank. Until done: the stepper's */
     size_t result_count;
     char name[HALAY_TENSOR_NAME_MAX];
 };

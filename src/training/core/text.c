@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * text.c - what a user reads when ranks do not agree: both sides, or who is missing.
- */
+/* text.c - texts of errors and notices: both sides of a mismatch, or which ranks are missing. */
 #include <string.h>
 
 #include "../../waits/text.h"
@@ -74,7 +72,7 @@ static void put_memory_of(struct hly_line *line, uint32_t memory)
         hly_line_put(line, ", in memory of kind %u", memory);
 }
 
-/* Where the tensor is, if that is what differs. */
+/* Adds the kind of memory, if that is what differs. */
 static void put_memory(struct hly_line *line, const struct hlt_announcement *says,
                        const struct hlt_announcement *other)
 {
@@ -122,7 +120,7 @@ void hlt_text_lacks(char *text, const struct hlt_core *core, const struct hlt_re
     hly_line_put(&line, ". Submit a tensor in memory of that kind on each rank before one joins");
 }
 
-/* record: NULL: who has not joined. */
+/* Has the rank not announced the tensor? record NULL: has it not joined? */
 static int is_missing(const struct hlt_core *core, const struct hlt_record *record, int rank)
 {
     return record ? hlt_join_missing(core, record, rank) : !hlt_rank_in(core->joins.ranks, rank);

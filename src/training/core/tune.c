@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tune.c - autotuning (HALAY_AUTOTUNE): how many bytes a programme's fused groups have at most, by
- * the time that its cycles take; docs/decisions/fusion.md#0133. Search.h says how settings are
- * compared.
+ * tune.c - autotuning (HALAY_AUTOTUNE): finds the size limit of a programme's fused groups with
+ * which its cycles take the least time; docs/decisions/fusion.md#0133. search.h says how it
+ * compares settings.
  *
- * All ranks change a programme's groups ahead of the same group: between two cycles, when no group
- * is out and none was void. That follows from the number of cycles and from reduced words, so no
- * rank asks another. Each rank takes its own times; the slowest rank's count.
+ * All ranks change a programme's groups before the same group: between two cycles, when no group is
+ * under way and none was void. The number of cycles and the reduced words decide when, so ranks
+ * need no further messages. Each rank measures its own times; those of the slowest rank count.
  */
 #include "tune.h"
 
@@ -14,19 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_BYTES (UINT64_C(16) << 10) /* of a fused group that is tried */
+#define LEAST_BYTES (UINT64_C(16) << 10) /* smallest size limit that is tried */
 #define VOIDS_MOST  16
 
 /* ------------------------------------------------------------------ settings */
 
-/* Rank 0's shell is to say it. */
+/* Has rank 0's shell log this. */
 static void say(struct hlt_core *core, struct hlt_tune *tune, enum hlt_tune_says what)
 {
     tune->says = what;
     core->speaks = core->rank == 0 ? tune : NULL;
 }
 
-/* What the programme's groups are now: programmes are equal where this is. */
+/* A hash of the programme's groups: equal groupings have equal hashes. */
 static uint64_t grouping(const struct hlt_programme *programme)
 {
     uint64_t hash = programme->ngroups;
@@ -45,7 +45,7 @@ static void group(struct hlt_core *core, struct hlt_programme *programme, size_t
         hlt_core_leave_all(core, HALAY_ENOMEM, "no memory to sort tensors into groups anew");
 }
 
-/* Adds a setting whose groups differ from those of all that are there. */
+/* Adds a setting if its groups differ from those of all earlier settings. */
 static int add_setting(struct hlt_core *core, struct hlt_tune *tune, int n, uint64_t seen[],
                        uint64_t bytes)
 {
@@ -61,7 +61,7 @@ static int add_setting(struct hlt_core *core, struct hlt_tune *tune, int n, uint
     return n + (known == n);
 }
 
-/* From the default up and down by factors of 4; the largest; and none. */
+/* The settings: from the default up and down by factors of 4; the largest; and no fusion. */
 static void find_settings(struct hlt_core *core, struct hlt_tune *tune)
 {
     const uint64_t preset = core->buffer_bytes, most = core->autotune.most_bytes;
@@ -79,7 +79,7 @@ static void find_settings(struct hlt_core *core, struct hlt_tune *tune)
     hlt_search_begin(&tune->search, n > 0 ? n : 1, (int)core->autotune.steps);
 }
 
-/* Between two cycles. NULL: no memory, and the trainer has ended. */
+/* Called between two cycles. NULL: no memory; then it has ended the trainer. */
 static struct hlt_tune *tune_make(struct hlt_core *core)
 {
     struct hlt_programme *programme = core->replay.programme;
@@ -108,7 +108,7 @@ void hlt_tune_free(struct hlt_programme *programme)
 
 /* ------------------------------------------------------------------ the search */
 
-/* The next block begins, or what was found is used from here on. */
+/* Begins the next block, or uses the found setting from here on. */
 static void go_on(struct hlt_core *core, struct hlt_tune *tune)
 {
     const int setting = hlt_search_setting(&tune->search);
@@ -120,7 +120,7 @@ static void go_on(struct hlt_core *core, struct hlt_tune *tune)
     tune->setting = setting;
 }
 
-/* 1 if something changes ahead of the next cycle. */
+/* 1 if the setting changes before the next cycle. */
 static int is_due(const struct hlt_core *core, const struct hlt_tune *tune)
 {
     switch (tune->state) {
@@ -135,7 +135,7 @@ static int is_due(const struct hlt_core *core, const struct hlt_tune *tune)
     }
 }
 
-/* 1: the ranks have to reduce their words. */
+/* Ends a block. 1: the ranks have to reduce their words. */
 static int block_over(struct hlt_core *core, struct hlt_tune *tune)
 {
     if (tune->nns < HLT_BLOCK_STEPS)
