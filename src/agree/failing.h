@@ -103,7 +103,7 @@ static inline int hly_failing_from(hly_view_t *v, uint32_t k)
 
 /* ---------------------------------------------------------------- sets of ranks */
 
-/* Of a struct hly_fault with its sets. */
+/* A struct hly_fault has so many, with its sets. */
 static inline size_t hly_failing_bytes(int nranks)
 {
     return sizeof(struct hly_fault) +

@@ -2,7 +2,7 @@
 /*
  * agree.c - one rank's error becomes every rank's, with the same verdict: agree/failing.c says how.
  * Here are its events and its messages, and what a call has to do besides: it withdraws its
- * buffers before it gives its word, so no rank leaves while others write to it.
+ * buffers before it votes, so no rank leaves while others write to it.
  *
  * A rank may fail after others had all they need of it and have completed the call. So it also
  * alarms those to whom its plan still owes a message.

@@ -85,8 +85,9 @@ static const struct bounds {
 } bounds[] = {{2, {2, 0, 0, 0, false}, false}, {2, {1, 1, 1, 1, true}, false},
               {3, {0, 0, 0, 2, false}, false}, {3, {1, 0, 0, 1, true}, false},
               {3, {2, 0, 0, 1, true}, false},  {3, {0, 0, 1, 0, false}, false},
-              {3, {0, 1, 0, 0, false}, false}, {3, {1, 0, 1, 0, false}, true},
-              {3, {0, 1, 0, 1, false}, true}};
+              {3, {0, 1, 0, 0, false}, false}, {3, {0, 0, 1, 1, false}, true},
+              {3, {0, 1, 0, 1, false}, true},  {3, {1, 0, 1, 1, false}, true},
+              {3, {1, 1, 0, 0, false}, true}};
 
 static bool explore_one(const hly_failing_ops_t *ops, const struct bounds *b, bool loud)
 {
@@ -146,8 +147,8 @@ static const struct call_story {
      "who was stopped and speaks is not asked",
      3,
      {1, 1, 0, 0, false},
-     "c0 s0 h10 c1 c2 h12 p20 g0 h02 h02 h02 h20 h20 t0 l0 h20 l2 h02 t0 l2 l0 h20 t0 l0 h20 t0 l0 "
-     "d1 f21 l2"},
+     "c0 s0 c1 h20 h21 c2 p10 g0 h01 h01 h10 h10 h10 t0 l0 h10 l1 h01 t0 l0 h10 t0 l0 h10 h20 h02 "
+     "h10 h01 h12 t0 l0 h10 l1 h01 t0 l0 h10 t0 l0 d2 f12 t0 l1"},
 };
 
 static const char *tell_story(const struct call_story *story, const hly_failing_ops_t *ops)
