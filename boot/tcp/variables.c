@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * variables.c - what torchrun, a Kubernetes operator, Spark or Ray say in the environment, checked
- * before anything is sent. HALAY_RENDEZVOUS=host:port takes the place of MASTER_ADDR and
+ * variables.c - what torchrun or a Kubernetes operator say in the environment, checked before
+ * anything is sent. HALAY_RENDEZVOUS=host:port takes the place of MASTER_ADDR and
  * MASTER_PORT.
  */
 #include <stdio.h>

@@ -95,7 +95,7 @@ static bool by_torchrun(const struct environment *e)
 }
 
 /*
- * Variables as torchrun, Kubernetes, Spark and Ray set them; the plug-in says what is wrong with
+ * Variables as torchrun and Kubernetes set them; the plug-in says what is wrong with
  * them. One rank runs alone. torchrun may itself be a task of a launcher with PMIx, whose variables
  * its workers then inherit: they are torchrun's ranks.
  */
