@@ -23,19 +23,19 @@
 extern "C" {
 #endif
 
-#define HALAY_RECORD_MAGIC    UINT64_C(0x6463657279616c68) /* "halyrecd" */
-#define HALAY_RECORD_VERSION  2
-#define HALAY_RECORD_BYTES    65536
-#define HALAY_RECORD_COMMS    128
-#define HALAY_RECORD_VERDICTS 8
-#define HALAY_RECORD_WAITS    16
-#define HALAY_RECORD_CALLS    512  /* a power of two */
-#define HALAY_RECORD_STACKS   3    /* of threads */
-#define HALAY_RECORD_EDGES    8    /* that one wait names */
-#define HALAY_RECORD_STEPS    3136 /* whose states one wait has room for */
-#define HALAY_RECORD_ACCORDS  4
-#define HALAY_RECORD_AWAITED  8              /* ranks that one agreement names */
-#define HALAY_RECORD_NAME     "halay-record" /* of the memfd, and how names of files begin */
+#define HALAY_RECORD_MAGIC      UINT64_C(0x6463657279616c68) /* "halyrecd" */
+#define HALAY_RECORD_VERSION    2
+#define HALAY_RECORD_BYTES      65536
+#define HALAY_RECORD_COMMS      128
+#define HALAY_RECORD_VERDICTS   8
+#define HALAY_RECORD_WAITS      16
+#define HALAY_RECORD_CALLS      512  /* a power of two */
+#define HALAY_RECORD_STACKS     3    /* of threads */
+#define HALAY_RECORD_EDGES      8    /* that one wait names */
+#define HALAY_RECORD_STEPS      3136 /* whose states one wait has room for */
+#define HALAY_RECORD_AGREEMENTS 4
+#define HALAY_RECORD_AWAITED    8              /* ranks that one agreement names */
+#define HALAY_RECORD_NAME       "halay-record" /* of the memfd, and how names of files begin */
 
 enum {                         /* head.state */
        HALAY_RECORD_GIVEN = 0, /* made by the launcher; no rank uses it yet */
@@ -57,12 +57,12 @@ typedef struct halay_record_stack {
 
 enum { HALAY_RECORD_AGREE = 1, HALAY_RECORD_SHRINK };
 
-typedef struct halay_record_accord { /* a call of halay_comm_agree() or halay_comm_shrink() */
+typedef struct halay_record_agreement { /* a call of halay_comm_agree() or halay_comm_shrink() */
     uint64_t stamp, comm, began_ns, ended_ns; /* ended_ns 0: it has not ended */
     uint32_t number, what; /* number of the agreement on its communicator; HALAY_RECORD_* */
     uint32_t nawaited, rest;
     int32_t awaited[HALAY_RECORD_AWAITED]; /* ranks of the job: the first ones */
-} halay_record_accord_t;
+} halay_record_agreement_t;
 
 typedef struct halay_record_head {
     uint64_t magic;
@@ -80,9 +80,9 @@ typedef struct halay_record_head {
     uint64_t epoch_ns; /* this added to a time is the time since 1970 */
     char job[64], host[64];
     uint32_t nstacks, stack_bytes;
-    halay_record_accord_t accords[HALAY_RECORD_ACCORDS];
+    halay_record_agreement_t agreements[HALAY_RECORD_AGREEMENTS];
     int32_t started; /* set by the launcher: pid that it has started for the rank, or 0 */
-    char rest[1024 - 244 - HALAY_RECORD_ACCORDS * sizeof(halay_record_accord_t)];
+    char rest[1024 - 244 - HALAY_RECORD_AGREEMENTS * sizeof(halay_record_agreement_t)];
     halay_record_stack_t stacks[HALAY_RECORD_STACKS];
 } halay_record_head_t;
 

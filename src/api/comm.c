@@ -6,7 +6,7 @@
 #include "exec/circle.h"
 #include "exec/exec.h"
 #include "exec/relaxed.h"
-#include "fault/accord.h"
+#include "fault/survivors.h"
 #include "run/group_library.h"
 #include "run/returned.h"
 #include "select/select.h"
@@ -71,7 +71,7 @@ int halay_comm_free(halay_comm_t *handle)
         hly_select_forget(comm);
         hly_circles_free(comm);
         hly_plan_drop_all(comm);
-        hly_accord_free(comm);
+        hly_consensus_free(comm);
         hly_link_remove(&comm->link);
         hly_link_append(&ctx->freed_comms, &comm->link);
         ctx->nfreed++;

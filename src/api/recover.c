@@ -5,7 +5,7 @@
 
 #include "api/api.h"
 #include "exec/listen.h"
-#include "fault/accord.h"
+#include "fault/survivors.h"
 
 int halay_comm_revoke(halay_comm_t *handle)
 {
@@ -29,7 +29,7 @@ int halay_comm_failed(halay_comm_t *handle, int ranks[], int *n)
     hly_progress(comm->context);
     *n = 0;
     for (int r = 0; r < comm->nranks; r++) {
-        if (!hly_accord_has_failed(comm, r))
+        if (!hly_consensus_has_failed(comm, r))
             continue;
         if (*n < room)
             ranks[*n] = r;
@@ -40,26 +40,26 @@ int halay_comm_failed(halay_comm_t *handle, int ranks[], int *n)
 }
 
 /* The context is locked. *value: what was agreed on, if there is no error. */
-static int agree(halay_comm_t *comm, enum hly_accord_call call, int32_t flag,
-                 struct hly_accord_value *value)
+static int agree(halay_comm_t *comm, enum hly_consensus_call call, int32_t flag,
+                 struct hly_consensus_value *value)
 {
     char text[192];
     if (comm->group_open)
         return hly_fault_alone(comm, HALAY_ESTATE, "a group of calls was begun and not ended");
     hly_exec_listen(comm->context); /* the others may have gone on without this rank, and left */
     hly_progress(comm->context);
-    int rc = hly_accord_begin(comm, call, flag);
+    int rc = hly_consensus_begin(comm, call, flag);
     if (rc)
         return hly_fault_alone(comm, rc, "no memory to agree on who has failed");
-    hly_wait_until(comm->context, hly_accord_is_over, comm);
-    rc = hly_accord_end(comm, value, text);
+    hly_wait_until(comm->context, hly_consensus_is_over, comm);
+    rc = hly_consensus_end(comm, value, text);
     return rc ? hly_fault_alone(comm, rc, text) : HALAY_OK;
 }
 
 int halay_comm_agree(halay_comm_t *handle, int *flag)
 {
     halay_comm_t *comm;
-    struct hly_accord_value value = {0};
+    struct hly_consensus_value value = {0};
     int rc = flag ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
     if (rc)
         return rc;
@@ -72,9 +72,10 @@ int halay_comm_agree(halay_comm_t *handle, int *flag)
 
 /* Its id is one that all survivors compute, and no other ranks: the agreement's number is theirs,
  * and so is the set of those that have failed. */
-static int make(halay_comm_t *comm, const struct hly_accord_value *value, halay_comm_t **survivors)
+static int make(halay_comm_t *comm, const struct hly_consensus_value *value,
+                halay_comm_t **survivors)
 {
-    const uint64_t number = comm->accords->number;
+    const uint64_t number = comm->survivors->number;
     assert(value->without);
     int n = 0, rank = -1, *world = calloc((size_t)comm->nranks, sizeof(*world));
     if (!world)
@@ -111,7 +112,7 @@ static void note_mended(halay_context_t *context)
 int halay_comm_shrink(halay_comm_t *handle, halay_comm_t **survivors)
 {
     halay_comm_t *comm;
-    struct hly_accord_value value = {0};
+    struct hly_consensus_value value = {0};
     int rc = survivors ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
     if (rc)
         return rc;

@@ -175,9 +175,9 @@ struct halay_context {
     bool lost;                          /* a transport has failed: every call ends at once */
     struct hly_death_told deaths_told[HLY_DEATHS_TOLD]; /* the last ones */
     uint32_t ndeaths_told;
-    uint32_t accords;  /* agreements of survivors that are under way: fault/accord.h */
-    uint32_t outlived; /* agreements on calls that are complete here: fault/ */
-    uint64_t alarms;   /* failed calls so far; marks who was told (peer->alarm) */
+    uint32_t survivors; /* agreements of survivors that are under way: fault/survivors.h */
+    uint32_t outlived;  /* agreements on calls that are complete here: fault/ */
+    uint64_t alarms;    /* failed calls so far; marks who was told (peer->alarm) */
     struct hly_certificate *certificates;
     struct hly_op *user_ops;
     uint32_t nuser_ops, user_ops_made;

@@ -24,7 +24,7 @@ static_assert(sizeof(halay_record_t) == HALAY_RECORD_BYTES, "the tables fill it"
 static_assert(sizeof(halay_record_head_t) == 4096 && sizeof(halay_record_comm_t) == 64 &&
                   sizeof(halay_record_verdict_t) == 512 && sizeof(halay_record_wait_t) == 1024 &&
                   sizeof(halay_record_call_t) == 64 && sizeof(halay_record_stack_t) == 1024 &&
-                  sizeof(halay_record_accord_t) == 80,
+                  sizeof(halay_record_agreement_t) == 80,
               "as version 2 says");
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
@@ -98,7 +98,7 @@ int hly_record_open(halay_context_t *context)
     halay_record_head_t *h = &record->map->head;
     memset(record->map->comms, 0, HALAY_RECORD_BYTES - sizeof(*h)); /* of a program before */
     memset(h->stacks, 0, sizeof(h->stacks));
-    memset(h->accords, 0, sizeof(h->accords));
+    memset(h->agreements, 0, sizeof(h->agreements));
     clock_gettime(CLOCK_REALTIME, &wall);
     h->began_ns = hly_now_ns();
     h->epoch_ns = (uint64_t)wall.tv_sec * 1000000000ull + (uint64_t)wall.tv_nsec - h->began_ns;
@@ -174,11 +174,11 @@ void hly_record_comm(halay_context_t *context, const halay_record_comm_t *comm)
     halay_record_write(&record->map->comms[n % HALAY_RECORD_COMMS], comm, sizeof(*comm), n);
 }
 
-void hly_record_accord(halay_context_t *context, const halay_record_accord_t *accord,
-                       uint64_t number)
+void hly_record_consensus(halay_context_t *context, const halay_record_agreement_t *consensus,
+                          uint64_t number)
 {
-    halay_record_write(&context->record.map->head.accords[number % HALAY_RECORD_ACCORDS], accord,
-                       sizeof(*accord), number);
+    halay_record_write(&context->record.map->head.agreements[number % HALAY_RECORD_AGREEMENTS],
+                       consensus, sizeof(*consensus), number);
 }
 
 /* halay-record.JOB.RANK: whatever a job is called, it is a name. */

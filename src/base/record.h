@@ -14,7 +14,7 @@ struct hly_record {
     bool given;           /* by the launcher */
     bool dumped;          /* to a file */
     uint64_t calls_stamp; /* of the last call */
-    uint64_t ncomms, nverdicts, nwaits, nstacks, naccords; /* written so far */
+    uint64_t ncomms, nverdicts, nwaits, nstacks, nagreements; /* written so far */
 };
 
 /* A rank is in halay_init(): takes what its launcher has made for it, or makes one. HALAY_ENOMEM */
@@ -26,8 +26,8 @@ void hly_record_failed(halay_context_t *context, int code, const char *text);
 void hly_record_close(halay_context_t *context);
 void hly_record_comm(halay_context_t *context, const halay_record_comm_t *comm);
 /* number: of the agreement in the record, from 1 on; to be written again when more is known. */
-void hly_record_accord(halay_context_t *context, const halay_record_accord_t *accord,
-                       uint64_t number);
+void hly_record_consensus(halay_context_t *context, const halay_record_agreement_t *consensus,
+                          uint64_t number);
 /* The file in the folder of HALAY_RECORD is written with the first that breaks a communicator. */
 void hly_record_verdict(halay_context_t *context, halay_record_verdict_t *verdict);
 

@@ -89,9 +89,9 @@ void hly_comm_remove(halay_comm_t *comm)
         comm->patience[i] = NULL;
     }
     free(comm->ranks);
-    free(comm->accords);
+    free(comm->survivors);
     comm->ranks = NULL;
-    comm->accords = NULL;
+    comm->survivors = NULL;
 }
 
 /* All zero but handle, mark and generation. The longest idle memory is used first. */

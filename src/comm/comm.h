@@ -43,7 +43,7 @@ struct hly_slot {
     bool settled;               /* who fails in it knows whether this rank does */
     bool unacked;               /* relaxed: its end does not mean that all have made it */
     struct hly_link unexpected; /* messages that came before they could be used */
-    struct hly_fault *fault;    /* NULL: all is well; even of a complete call: fault/agree.c */
+    struct hly_fault *fault;    /* NULL: all is well; even of a complete call: fault/call.c */
 };
 
 /* An entry of the call cache: arguments that were right, and the request that is bound to them. */
@@ -91,7 +91,7 @@ struct hly_nccl_ask {
     char why[224];                           /* NCCL is not used; or nothing is */
 };
 
-enum { HLY_OF_CALLS, HLY_OF_ACCORDS, HLY_PATIENCES }; /* what waits */
+enum { HLY_OF_CALLS, HLY_OF_SURVIVORS, HLY_PATIENCES }; /* what waits */
 
 struct halay_comm {
     uint64_t mark;        /* hly_comm_mark() of the first handle, as long as that is valid */
@@ -145,13 +145,13 @@ struct halay_comm {
     bool failed;                                  /* `last` is valid */
     bool mended;                                  /* and the program has shrunk since then */
 
-    struct hly_accords *accords; /* of its survivors: fault/accord.h; or NULL */
-    halay_comm_t *parent;        /* of a hidden communicator of two ranks (api/pair.c), or NULL */
-    int pair[2];                 /* the parent's ranks: who sends, who receives */
-    struct hly_link pairs;       /* hidden communicators of two of its ranks */
-    struct hly_link pair_link;   /* parent->pairs */
-    halay_comm_t *inner;         /* hidden one where members of groups run (run/group.c), or NULL */
-    halay_comm_t *outer;         /* of such a hidden one: whose groups' members run here */
+    struct hly_survivors *survivors; /* of its survivors: fault/survivors.h; or NULL */
+    halay_comm_t *parent;      /* of a hidden communicator of two ranks (api/pair.c), or NULL */
+    int pair[2];               /* the parent's ranks: who sends, who receives */
+    struct hly_link pairs;     /* hidden communicators of two of its ranks */
+    struct hly_link pair_link; /* parent->pairs */
+    halay_comm_t *inner;       /* hidden one where members of groups run (run/group.c), or NULL */
+    halay_comm_t *outer;       /* of such a hidden one: whose groups' members run here */
     struct hly_group *group_open; /* the group of calls that is being collected, or NULL */
     struct hly_link groups;       /* groups whose members have not begun */
     struct hly_link grouped;      /* groups with group steps that are not over, by their heads */

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "exec/circle.h"
-#include "fault/accord.h"
-#include "fault/agree.h"
+#include "fault/call.h"
 #include "fault/elsewhere.h"
+#include "fault/survivors.h"
 #include "wire/match.h"
 #include "wire/rendezvous.h"
 
@@ -81,8 +81,8 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
         hly_verdict_other(&v, comm);
     }
     hly_broken_note(&comm->broken, &v);
-    if (comm->accords)
-        hly_accord_lost(comm, rank);
+    if (comm->survivors)
+        hly_consensus_lost(comm, rank);
     if (comm->circles)
         hly_circles_lost(comm->circles, hly_now_ns());
     for (int i = 0; i < HLY_SLOTS; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fault.h - how one rank's error becomes every rank's: agree.c says how. */
+/* fault.h - how one rank's error becomes every rank's: call.c says how. */
 #ifndef HLY_FAULT_H
 #define HLY_FAULT_H
 
@@ -8,7 +8,7 @@
 
 #define HLY_RANK_TEXT 64
 
-/* ---------------------------------------------------------------- agree.c */
+/* ---------------------------------------------------------------- call.c */
 
 /* The call with this number fails, with this verdict or a better one. */
 void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *verdict);

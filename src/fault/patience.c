@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fault/agree.h"
+#include "fault/call.h"
 #include "fault/elsewhere.h"
 #include "waits/text.h"
 
@@ -23,8 +23,8 @@
 
 struct waiting { /* a call, or an agreement */
     halay_comm_t *comm;
-    halay_request_t *call;     /* or NULL */
-    struct hly_accord *accord; /* or NULL */
+    halay_request_t *call;           /* or NULL */
+    struct hly_consensus *consensus; /* or NULL */
     uint64_t deadline_ns, now;
 };
 
@@ -35,7 +35,7 @@ static uint64_t measure(const struct waiting *w)
 {
     const halay_request_t *r = w->call;
     if (!r)
-        return hly_accord_measure(w->comm, w->accord);
+        return hly_consensus_measure(w->comm, w->consensus);
     uint64_t sum = (uint64_t)r->segments.number * 1000003 + r->run.ndone + (uint64_t)r->state * 31;
     for (uint32_t i = 0; r->run.ran && i < r->plan->nsteps; i++)
         if (r->run.state[i] == HLY_STARTED && hly_step(r, i)->kind == HALAY_STEP_RECV)
@@ -59,7 +59,7 @@ static void await_all(struct hly_patience *p, const struct waiting *w)
     int ranks[HLY_AWAITED_MOST];
     hly_waits_none(&p->waits, w->now);
     if (!r) {
-        const int n = hly_accord_awaited(comm, w->accord, ranks, HLY_AWAITED_MOST);
+        const int n = hly_consensus_awaited(comm, w->consensus, ranks, HLY_AWAITED_MOST);
         for (int i = 0; i < n; i++)
             await(p, comm, ranks[i]);
         return;
@@ -83,7 +83,7 @@ static void await_all(struct hly_patience *p, const struct waiting *w)
 
 static uint32_t edge_of(const struct hly_patience *p)
 {
-    return p->of == HLY_OF_ACCORDS ? HLY_EDGE_ACCORD : 0;
+    return p->of == HLY_OF_SURVIVORS ? HLY_EDGE_CONSENSUS : 0;
 }
 
 static void ask(halay_comm_t *comm, const struct hly_patience *p, int whom, int about)
@@ -222,7 +222,7 @@ static void say(halay_comm_t *comm, const struct hly_patience *p, const char *ca
         far = far || may_be_cut_off(comm, a, now);
     }
     hly_line_more(&line, "; ");
-    hly_line_until(&line, p->of == HLY_OF_ACCORDS ? "the others go on without it" : HLY_ENDS, end,
+    hly_line_until(&line, p->of == HLY_OF_SURVIVORS ? "the others go on without it" : HLY_ENDS, end,
                    now);
     if (end > now && far)
         hly_line_put(&line, "; %.1f s after its link was cut, if it is (HALAY_LINK_PATIENCE)",
@@ -237,7 +237,7 @@ static int speaker(struct hly_patience *p, const struct waiting *w)
     for (int s = 0; s < comm->rank; s++) {
         const struct hly_awaited *a = hly_waits_find(&p->waits, s);
         if (!hly_peer_is_dead(comm, s) && !(a && hly_awaited_is_missing(a, w->now)) &&
-            !(w->accord && hly_set_has(hly_agreement_set(w->accord->is, HLY_SET_FAILED), s)))
+            !(w->consensus && hly_set_has(hly_agreement_set(w->consensus->is, HLY_SET_FAILED), s)))
             return s;
     }
     return comm->rank;
@@ -296,7 +296,7 @@ static void speak(const struct waiting *w, struct hly_patience *p)
         hly_call_text(comm, &w->call->call.desc, p->sequence, call, sizeof(call));
     else
         snprintf(call, sizeof(call), "%s (agreement %u on this communicator)",
-                 hly_accord_text(w->accord), p->sequence);
+                 hly_consensus_text(w->consensus), p->sequence);
     say(comm, p, call, end_ns(w, p), now);
 }
 
@@ -327,7 +327,7 @@ static void judge(const struct waiting *w, const struct hly_awaited *a)
     if (!a->awaited || a->doing != HLY_DOING_STOPPED || a->stopped_ns < patience_ns)
         return;
     if (!r) {
-        hly_accord_absent(comm, w->accord, (int)a->rank - 1);
+        hly_consensus_absent(comm, w->consensus, (int)a->rank - 1);
         return;
     }
     if (r->state == HLY_FAILING) {
@@ -370,7 +370,7 @@ static void look_for_dead(const struct waiting *w, struct hly_patience *p)
         if (!hly_process_was_killed(&place.process))
             continue;
         if (!w->call) {
-            hly_accord_lost(comm, rank);
+            hly_consensus_lost(comm, rank);
             continue;
         }
         hly_verdict_init(&v, comm, HLY_CAUSE_PEER, HALAY_EPEER, rank);
@@ -420,7 +420,7 @@ static void restart(struct hly_patience *p, uint32_t sequence, uint64_t since_ns
 static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns)
 {
     const uint64_t now = w->now;
-    struct hly_patience *p = patience_of(w->comm, w->call ? HLY_OF_CALLS : HLY_OF_ACCORDS);
+    struct hly_patience *p = patience_of(w->comm, w->call ? HLY_OF_CALLS : HLY_OF_SURVIVORS);
     if (!p || (p->started_ns == started_ns && now < p->look_ns))
         return;
     if (p->started_ns != started_ns || p->sequence != sequence) {
@@ -441,10 +441,10 @@ static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns
         if (p->waits.awaited[i].awaited)
             examine(w->comm, p, &p->waits.awaited[i], now);
     look_for_dead(w, p);
-    if (w->call ? w->call->state == HLY_RUNNING : !w->accord->ended)
+    if (w->call ? w->call->state == HLY_RUNNING : !w->consensus->ended)
         speak(w, p);
     for (int i = 0; i < HLY_AWAITED_MOST; i++)
-        if (w->call ? w->call->state != HLY_COMPLETE : !w->accord->ended)
+        if (w->call ? w->call->state != HLY_COMPLETE : !w->consensus->ended)
             judge(w, &p->waits.awaited[i]);
 }
 
@@ -456,9 +456,10 @@ void hly_patience_look(halay_request_t *r, uint64_t now)
         look(&w, r->sequence, r->started_ns);
 }
 
-void hly_patience_look_accord(halay_comm_t *comm, struct hly_accord *a, uint64_t now)
+void hly_patience_look_consensus(halay_comm_t *comm, struct hly_consensus *a, uint64_t now)
 {
-    const struct waiting w = {.comm = comm, .accord = a, .deadline_ns = a->deadline_ns, .now = now};
+    const struct waiting w = {
+        .comm = comm, .consensus = a, .deadline_ns = a->deadline_ns, .now = now};
     if (now >= a->started_ns + ASK_NS)
         look(&w, a->number, a->started_ns);
 }
@@ -466,9 +467,9 @@ void hly_patience_look_accord(halay_comm_t *comm, struct hly_accord *a, uint64_t
 /* Where is `about`? This rank itself, or one of its node. */
 static void answer(halay_comm_t *comm, const struct hly_header *h, int about)
 {
-    const uint32_t accord = h->edge & HLY_EDGE_ACCORD;
-    const bool made = accord ? hly_accord_is_made(comm, h->sequence)
-                             : (int32_t)(comm->next_sequence - h->sequence) > 0;
+    const uint32_t consensus = h->edge & HLY_EDGE_CONSENSUS;
+    const bool made = consensus ? hly_consensus_is_made(comm, h->sequence)
+                                : (int32_t)(comm->next_sequence - h->sequence) > 0;
     struct hly_hop hops[HLY_HOPS_MOST];
     uint32_t nhops = 0;
     int64_t pid = 0;
@@ -476,16 +477,16 @@ static void answer(halay_comm_t *comm, const struct hly_header *h, int about)
     if (about != comm->rank) {
         seen = look_near(comm, about, &pid);
         calls = (uint32_t)pid;
-    } else if (!accord) {
+    } else if (!consensus) {
         nhops = hly_elsewhere_hops(comm, h->sequence, made, hops);
     }
-    hly_control_send(comm, (int)h->from, HLY_TELL, h->sequence, seen | accord,
+    hly_control_send(comm, (int)h->from, HLY_TELL, h->sequence, seen | consensus,
                      hly_cookie_about(about, calls), NULL, hops, nhops * sizeof(hops[0]));
 }
 
 static uint32_t of(const struct hly_header *h)
 {
-    return h->edge & HLY_EDGE_ACCORD ? HLY_OF_ACCORDS : HLY_OF_CALLS;
+    return h->edge & HLY_EDGE_CONSENSUS ? HLY_OF_SURVIVORS : HLY_OF_CALLS;
 }
 
 static void told(halay_comm_t *comm, const struct hly_header *h, int about,
@@ -493,7 +494,8 @@ static void told(halay_comm_t *comm, const struct hly_header *h, int about,
 {
     struct hly_patience *p = comm->patience[of(h)];
     struct hly_awaited *a = p ? hly_waits_find(&p->waits, about) : NULL;
-    const uint32_t seen = h->edge & ~(uint32_t)HLY_EDGE_ACCORD, more = (uint32_t)(h->cookie >> 32);
+    const uint32_t seen = h->edge & ~(uint32_t)HLY_EDGE_CONSENSUS,
+                   more = (uint32_t)(h->cookie >> 32);
     if (!a)
         return;
     if (h->from + 1 == a->helper.rank && seen <= HLY_DOING_STOPPED) {
@@ -514,8 +516,8 @@ static void told(halay_comm_t *comm, const struct hly_header *h, int about,
 /* This rank is to say it for all: at its next look, or now if it is in no call. */
 static void reported(halay_comm_t *comm, const struct hly_header *h, int about, uint64_t now)
 {
-    const bool accord = of(h) == HLY_OF_ACCORDS;
-    const bool waits = accord ? hly_accord_waits(comm) : comm->oldest != comm->next_sequence;
+    const bool consensus = of(h) == HLY_OF_SURVIVORS;
+    const bool waits = consensus ? hly_consensus_waits(comm) : comm->oldest != comm->next_sequence;
     const uint64_t notice_ns = comm->context->settings.notice_ns;
     struct hly_patience *p = patience_of(comm, of(h));
     char call[128] = "halay_comm_agree or halay_comm_shrink";
@@ -527,10 +529,11 @@ static void reported(halay_comm_t *comm, const struct hly_header *h, int about, 
     struct hly_awaited *a = hly_waits_add(&p->waits, about);
     if (!a)
         return;
-    hly_awaited_reported(a, h->edge & ~(uint32_t)HLY_EDGE_ACCORD, (uint32_t)(h->cookie >> 32), now);
+    hly_awaited_reported(a, h->edge & ~(uint32_t)HLY_EDGE_CONSENSUS, (uint32_t)(h->cookie >> 32),
+                         now);
     if (waits || !hly_notices_give(&p->waits.notices, now))
         return;
-    if (!accord)
+    if (!consensus)
         hly_desc_text(&h->call, call, sizeof(call));
     say(comm, p, call, 0, now);
 }

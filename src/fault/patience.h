@@ -11,11 +11,11 @@
 #ifndef HLY_PATIENCE_H
 #define HLY_PATIENCE_H
 
-#include "fault/accord.h"
+#include "fault/survivors.h"
 #include "waits/waits.h"
 
 #define HLY_PATIENCE_LOOK_NS 250000000ull /* between two looks at a call that waits */
-#define HLY_EDGE_ACCORD      0x100        /* in the edge of a message: it is of an agreement */
+#define HLY_EDGE_CONSENSUS   0x100        /* in the edge of a message: it is of an agreement */
 
 /* About a rank that a verdict calls absent; patience.c adds what it was seen to do. */
 #define HLY_ABSENT_TEXT "has not made this call, or does not answer"
@@ -43,7 +43,8 @@ struct hly_patience {
 /* From the timers: a call that is not complete. */
 void hly_patience_look(halay_request_t *request, uint64_t now_ns);
 /* The same of an agreement that is not decided. */
-void hly_patience_look_accord(halay_comm_t *comm, struct hly_accord *accord, uint64_t now_ns);
+void hly_patience_look_consensus(halay_comm_t *comm, struct hly_consensus *consensus,
+                                 uint64_t now_ns);
 /* Its next look is due now: whom the agreement on a verdict awaits is asked at once. */
 void hly_patience_hurry(const halay_comm_t *comm);
 /* Has this rank said that it waits in another call than this one? */

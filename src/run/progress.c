@@ -9,9 +9,9 @@
 #include "exec/record.h"
 #include "exec/relaxed.h"
 #include "exec/work.h"
-#include "fault/accord.h"
 #include "fault/fault.h"
 #include "fault/patience.h"
+#include "fault/survivors.h"
 #include "run/group.h"
 #include "run/run.h"
 #include "run/take.h"
@@ -83,8 +83,8 @@ static void hand(halay_context_t *context, const struct hly_news *n)
     case HLY_NEWS_VERDICT:
         hly_fault_verdict(n->comm, &n->header, &n->verdict);
         return;
-    case HLY_NEWS_ACCORD:
-        hly_accord_heard(n->comm, &n->header, &n->accord);
+    case HLY_NEWS_CONSENSUS:
+        hly_consensus_heard(n->comm, &n->header, &n->consensus);
         return;
     case HLY_NEWS_HELLO:
         hly_fault_hello(context, (int)n->header.from, &n->hello, n->value);
@@ -211,8 +211,8 @@ void hly_look_at_clock(halay_context_t *context)
     context->timer_ns = context->now_ns + TIMER_NS;
     hly_record_waits(context, context->now_ns, RECORD_NS);
     hly_fault_timers(context);
-    if (context->accords)
-        hly_accord_timers(context);
+    if (context->survivors)
+        hly_consensus_timers(context);
     if (hly_news_any(context))
         hly_hand_on(context);
 }

@@ -115,7 +115,7 @@ static uint64_t longest_sleep(const halay_context_t *context)
     for (int i = 0; i < context->ndevices; i++)
         if (context->devices[i].group_steps || context->devices[i].marks) /* no descriptors */
             return SLEEP_POLLED_NS;
-    if (!hly_link_empty(&context->busy_peers) || context->accords || must_poll_device(context))
+    if (!hly_link_empty(&context->busy_peers) || context->survivors || must_poll_device(context))
         return SLEEP_CONNECTING_NS;
     for (int w = 0; w < context->ntransports; w++)
         if (!(context->transports[w].attr.capabilities & HALAY_CAN_SLEEP))

@@ -12,7 +12,7 @@
 
 #include "wire/request.h"
 
-static_assert(sizeof(struct hly_accord_wire) <= sizeof(struct hly_verdict_wire),
+static_assert(sizeof(struct hly_consensus_wire) <= sizeof(struct hly_verdict_wire),
               "control messages have room for it");
 
 #define HLY_TRANSPORTS 2 /* inside the node, between nodes */

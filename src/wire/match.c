@@ -250,18 +250,18 @@ static void match_invitation(halay_comm_t *comm, const struct hly_header *h, con
     memcpy(&n->invitation, data, sizeof(n->invitation));
 }
 
-static void match_accord(halay_comm_t *comm, const struct hly_header *h, const void *data,
-                         size_t bytes)
+static void match_consensus(halay_comm_t *comm, const struct hly_header *h, const void *data,
+                            size_t bytes)
 {
     const bool fits =
-        bytes == hly_accord_bytes(comm->nranks) && bytes <= sizeof(struct hly_accord_wire);
-    struct hly_news *n = fits ? hly_news_leave(comm->context, HLY_NEWS_ACCORD, NULL) : NULL;
+        bytes == hly_consensus_bytes(comm->nranks) && bytes <= sizeof(struct hly_consensus_wire);
+    struct hly_news *n = fits ? hly_news_leave(comm->context, HLY_NEWS_CONSENSUS, NULL) : NULL;
     if (!n)
         return;
     n->comm = comm;
     n->header = *h;
-    memset(&n->accord, 0, sizeof(n->accord));
-    memcpy(&n->accord, data, bytes);
+    memset(&n->consensus, 0, sizeof(n->consensus));
+    memcpy(&n->consensus, data, bytes);
 }
 
 static void match_question(halay_comm_t *comm, const struct hly_header *h, const void *data,
@@ -307,8 +307,8 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
         hly_rendezvous_revoked(ctx, h, from);
         return;
     }
-    if (h->kind == HLY_ACCORD) { /* not of a call: its sequence is the agreement's */
-        match_accord(comm, h, data, bytes);
+    if (h->kind == HLY_CONSENSUS) { /* not of a call: its sequence is the agreement's */
+        match_consensus(comm, h, data, bytes);
         return;
     }
     if (from->left_out)

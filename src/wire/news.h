@@ -18,15 +18,15 @@ enum hly_news_kind {
     HLY_NEWS_LEAVE,      /* a LEAVE message (exec/relaxed.h): header */
     HLY_NEWS_INVITE,     /* an INVITE message (exec/circle.h): header, invitation */
     /* for fault/ */
-    HLY_NEWS_QUIET,    /* a message, target or piece of work of a failing call has ended */
-    HLY_NEWS_REFUSED,  /* the call starts, and fails at once */
-    HLY_NEWS_FAILED,   /* an error of this rank: value is the code; text */
-    HLY_NEWS_MISMATCH, /* header is of a call that differs from this rank's */
-    HLY_NEWS_MISFIT,   /* a message of `other` bytes, where `value` are expected */
-    HLY_NEWS_UNKEPT,   /* no memory for a message that came before its call: comm, sequence */
-    HLY_NEWS_VERDICT,  /* an ALARM, ROUND or REVOKE message: header, verdict */
-    HLY_NEWS_ACCORD,   /* an ACCORD message: header, accord */
-    HLY_NEWS_HELLO,    /* value: settings differ; 0: builds do: header, hello */
+    HLY_NEWS_QUIET,     /* a message, target or piece of work of a failing call has ended */
+    HLY_NEWS_REFUSED,   /* the call starts, and fails at once */
+    HLY_NEWS_FAILED,    /* an error of this rank: value is the code; text */
+    HLY_NEWS_MISMATCH,  /* header is of a call that differs from this rank's */
+    HLY_NEWS_MISFIT,    /* a message of `other` bytes, where `value` are expected */
+    HLY_NEWS_UNKEPT,    /* no memory for a message that came before its call: comm, sequence */
+    HLY_NEWS_VERDICT,   /* an ALARM, ROUND or REVOKE message: header, verdict */
+    HLY_NEWS_CONSENSUS, /* a CONSENSUS message: header, consensus */
+    HLY_NEWS_HELLO,     /* value: settings differ; 0: builds do: header, hello */
     HLY_NEWS_ASKED, /* an ASK, TELL or MISSING message: header; value: how often it was forwarded */
     HLY_NEWS_LOST,  /* a peer is lost: peer */
     HLY_NEWS_TRANSPORT_LOST, /* a transport has failed: text says why */
@@ -48,7 +48,7 @@ struct hly_news {
     union {
         struct hly_verdict_wire verdict;
         struct hly_hello hello;
-        struct hly_accord_wire accord;
+        struct hly_consensus_wire consensus;
         struct hly_invitation invitation;
         struct hly_hop hops[HLY_HOPS_MOST];
         char text[256];

@@ -199,7 +199,7 @@ struct halay_request {
     bool bound;      /* its layout is that of `call`, and can serve again */
     bool foreseen;   /* it fails as the program knows already: log less */
     bool doubts;     /* DOUBT was sent: hly_exec_doubt() */
-    uint8_t overdue; /* looks at the clock since the deadline has passed: fault/agree.c */
+    uint8_t overdue; /* looks at the clock since the deadline has passed: fault/call.c */
     bool direct;     /* messages are read and written in a device's memory: wire/register.h */
     bool listens;    /* its plan is done, its end waits: exec/listen.h */
     halay_comm_t *comm;

@@ -25,7 +25,7 @@ enum hly_kind {
     HLY_EAGER,
     HLY_READY,  /* receiver -> sender: where the edge's message goes (struct hly_ready) */
     HLY_PIECE,  /* bytes [offset, ...) for the target `cookie` */
-    HLY_ALARM,  /* this call has failed: struct hly_verdict_wire. See fault/agree.c */
+    HLY_ALARM,  /* this call has failed: struct hly_verdict_wire. See fault/call.c */
     HLY_REVOKE, /* receiver -> sender: stop writing to the target `cookie`, and say when you have */
     HLY_REVOKED, /* sender -> receiver: nothing is written to the target `cookie` any more */
     HLY_DOUBT,   /* a call has waited for you for long: compare it with yours */
@@ -35,8 +35,9 @@ enum hly_kind {
     /* A device's circle (exec/circle.h): edge is the channel, cookie its generation, and struct
      * hly_invitation follows. */
     HLY_INVITE,
-    HLY_ACCORD, /* of agreement `sequence` of the survivors: struct hly_accord_wire; fault/accord.c
-                 */
+    HLY_CONSENSUS, /* of agreement `sequence` of the survivors: struct hly_consensus_wire;
+                    * fault/survivors.c
+                    */
     /* From a call that waits (fault/patience.c); cookie: hly_cookie_about(). Where is that rank? */
     HLY_ASK,
     HLY_TELL,    /* the answer; edge: enum hly_seen */
@@ -106,24 +107,24 @@ struct hly_hop {
     struct hly_call_desc call;
 };
 
-#define HLY_ACCORD_RUNS 48
+#define HLY_CONSENSUS_RUNS 48
 
-struct hly_accord_wire {
+struct hly_consensus_wire {
     uint32_t what; /* enum hly_agreement_what: agree/agree.h */
-    int32_t call;  /* enum hly_accord_call */
+    int32_t call;  /* enum hly_consensus_call */
     int32_t flag, code;
     uint32_t ballot; /* 1 + the coordinator that has proposed this value; 0: it is a contribution */
     uint16_t nfailed, nwithout; /* runs of the two sets; 0: see there */
     /* Two sets of ranks: known to have failed; left out of the value. As many words each as they
      * need, where both fit; else runs of ranks, one after the other (agree/runs.h). */
-    uint64_t sets[HLY_ACCORD_RUNS];
+    uint64_t sets[HLY_CONSENSUS_RUNS];
 };
 
-static inline size_t hly_accord_bytes(int nranks)
+static inline size_t hly_consensus_bytes(int nranks)
 {
     const size_t words = 2 * (((size_t)(unsigned)nranks + 63) / 64);
-    return offsetof(struct hly_accord_wire, sets) +
-           sizeof(uint64_t) * (words < HLY_ACCORD_RUNS ? words : HLY_ACCORD_RUNS);
+    return offsetof(struct hly_consensus_wire, sets) +
+           sizeof(uint64_t) * (words < HLY_CONSENSUS_RUNS ? words : HLY_CONSENSUS_RUNS);
 }
 
 /* The first message, in all builds: so `kind` of its header and `build` stay where they are in all

@@ -186,8 +186,8 @@ static bool run_one(const struct job *given)
 
 /* ---------------------------------------------------------------- which cases */
 
-/* Rank 6 of 8 dies. Of those that are in the call rank 3 hears from nobody (agree.c); nor does the
- * lowest one judge. */
+/* Rank 6 of 8 dies. Of those that are in the call rank 3 hears from nobody (agree/failing.c); nor
+ * does the lowest one judge. */
 static void others_away(void)
 {
     struct job job = {.nranks = 8, .deaths = {{6, 1}, {0, 0}}, .seed = 1, .away = 0x87};

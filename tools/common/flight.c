@@ -93,7 +93,7 @@ static int is_call(const halay_record_call_t *c)
            c->state <= HALAY_RECORD_FAILED;
 }
 
-static int is_accord(const halay_record_accord_t *a)
+static int is_agreement(const halay_record_agreement_t *a)
 {
     int right = (a->what == HALAY_RECORD_AGREE || a->what == HALAY_RECORD_SHRINK) &&
                 a->nawaited <= HALAY_RECORD_AWAITED;
@@ -153,10 +153,10 @@ int hly_flight_read(const void *memory, size_t bytes, hly_flight_t *flight, cons
         flight->head.pid = flight->head.started;
     make_printable(flight->head.job, sizeof flight->head.job);
     make_printable(flight->head.host, sizeof flight->head.host);
-    for (uint32_t i = 0; i < HALAY_RECORD_ACCORDS; i++) {
-        halay_record_accord_t *a = &flight->head.accords[i];
-        if (!halay_record_copy(&record->head.accords[i], a, sizeof *a) || !is_accord(a))
-            *a = (halay_record_accord_t){0};
+    for (uint32_t i = 0; i < HALAY_RECORD_AGREEMENTS; i++) {
+        halay_record_agreement_t *a = &flight->head.agreements[i];
+        if (!halay_record_copy(&record->head.agreements[i], a, sizeof *a) || !is_agreement(a))
+            *a = (halay_record_agreement_t){0};
     }
     TAKE(flight, record, comms, ncomms, HALAY_RECORD_COMMS, is_comm, 1);
     TAKE(flight, record, verdicts, nverdicts, HALAY_RECORD_VERDICTS, is_verdict, 1);

@@ -52,17 +52,17 @@ typedef enum hly_where {
     HLY_IN_INIT,
     HLY_NO_INIT, /* halay_init() has failed */
     HLY_IN_CALL,
-    HLY_IN_FAILED, /* its last call, which has failed */
-    HLY_IN_ACCORD, /* in halay_comm_agree() or halay_comm_shrink() */
-    HLY_OUTSIDE,   /* in code of the program */
+    HLY_IN_FAILED,    /* its last call, which has failed */
+    HLY_IN_AGREEMENT, /* in halay_comm_agree() or halay_comm_shrink() */
+    HLY_OUTSIDE,      /* in code of the program */
     HLY_LEFT
 } hly_where_t;
 
 typedef struct hly_standing {
     hly_where_t where;
-    const halay_record_call_t *call;     /* that it is in, or the last one; NULL: none */
-    const halay_record_wait_t *wait;     /* of it; or NULL */
-    const halay_record_accord_t *accord; /* HLY_IN_ACCORD */
+    const halay_record_call_t *call;           /* that it is in, or the last one; NULL: none */
+    const halay_record_wait_t *wait;           /* of it; or NULL */
+    const halay_record_agreement_t *agreement; /* HLY_IN_AGREEMENT */
 } hly_standing_t;
 
 void hly_flight_stand(const hly_flight_t *flight, hly_standing_t *standing);

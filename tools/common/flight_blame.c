@@ -155,31 +155,31 @@ uint32_t hly_flights_blame(const hly_flights_t *flights, const hly_question_t *q
 /* ---------------------------------------------------------------- agreements */
 
 /* The agreements that do not end, as `question` names them; returns how many. */
-static uint32_t accords_of(const hly_flights_t *flights, hly_question_t *questions, uint32_t most)
+static uint32_t survivors_of(const hly_flights_t *flights, hly_question_t *questions, uint32_t most)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < flights->n; i++) {
         hly_standing_t s;
         uint32_t q = 0;
         hly_flight_stand(flights->list[i], &s);
-        if (s.where != HLY_IN_ACCORD)
+        if (s.where != HLY_IN_AGREEMENT)
             continue;
-        while (q < n &&
-               (questions[q].comm != s.accord->comm || questions[q].sequence != s.accord->number))
+        while (q < n && (questions[q].comm != s.agreement->comm ||
+                         questions[q].sequence != s.agreement->number))
             q++;
         if (q == n && n < most)
-            questions[n++] = (hly_question_t){s.accord->comm, s.accord->number,
-                                              hly_flight_comm(flights->list[i], s.accord->comm)};
+            questions[n++] = (hly_question_t){s.agreement->comm, s.agreement->number,
+                                              hly_flight_comm(flights->list[i], s.agreement->comm)};
     }
     return n;
 }
 
 /* Has it called this agreement? *ended: and is out of it. */
-static int is_in_accord(const hly_flight_t *f, const hly_question_t *q, int *ended)
+static int is_in_agreement(const hly_flight_t *f, const hly_question_t *q, int *ended)
 {
     *ended = 0;
-    for (uint32_t i = 0; i < HALAY_RECORD_ACCORDS; i++) {
-        const halay_record_accord_t *a = &f->head.accords[i];
+    for (uint32_t i = 0; i < HALAY_RECORD_AGREEMENTS; i++) {
+        const halay_record_agreement_t *a = &f->head.agreements[i];
         if (!a->what || a->comm != q->comm || (int32_t)(a->number - q->sequence) < 0)
             continue;
         *ended = a->ended_ns || a->number != q->sequence;
@@ -189,13 +189,13 @@ static int is_in_accord(const hly_flight_t *f, const hly_question_t *q, int *end
 }
 
 /* Whom those in it await, except for those who await others in it. */
-static void look_at_accord(struct search *s)
+static void look_at_agreement(struct search *s)
 {
     for (uint32_t i = 0; i < s->flights->n; i++) {
         hly_standing_t stands;
         hly_flight_stand(s->flights->list[i], &stands);
-        const halay_record_accord_t *a = stands.accord;
-        if (stands.where != HLY_IN_ACCORD || a->comm != s->question->comm ||
+        const halay_record_agreement_t *a = stands.agreement;
+        if (stands.where != HLY_IN_AGREEMENT || a->comm != s->question->comm ||
             a->number != s->question->sequence)
             continue;
         for (uint32_t k = 0; k < a->nawaited && k < HALAY_RECORD_AWAITED; k++) {
@@ -203,7 +203,7 @@ static void look_at_accord(struct search *s)
             int ended = 0;
             if (!f)
                 continue;
-            const int made = is_in_accord(f, s->question, &ended);
+            const int made = is_in_agreement(f, s->question, &ended);
             const int still =
                 f->head.stopped || f->head.ended || (f->process && strchr("TtZX", f->process));
             if (!made)
@@ -214,17 +214,17 @@ static void look_at_accord(struct search *s)
     }
 }
 
-static void accords_tell(const hly_flights_t *flights, uint64_t now_ns,
-                         void (*line)(void *arg, const char *text), void *arg)
+static void survivors_tell(const hly_flights_t *flights, uint64_t now_ns,
+                           void (*line)(void *arg, const char *text), void *arg)
 {
     char text[640];
     hly_question_t questions[8];
-    const uint32_t n = accords_of(flights, questions, 8);
+    const uint32_t n = survivors_of(flights, questions, 8);
     for (uint32_t q = 0; q < n; q++) {
         hly_blame_t blames[8];
         struct search s = {flights, &questions[q], now_ns, blames, 0, 8};
         const halay_record_comm_t *m = questions[q].members;
-        look_at_accord(&s);
+        look_at_agreement(&s);
         snprintf(text, sizeof text, "agreement %u of communicator %016llx (%d ranks)%s",
                  questions[q].sequence, (unsigned long long)questions[q].comm, m ? m->nranks : 0,
                  s.n ? ":" : ": no rank is seen that would keep it from its end");
@@ -324,7 +324,7 @@ void hly_flights_tell(const hly_flights_t *flights, uint32_t most,
         line(arg, text);
     }
     lacking_tell(flights, line, arg);
-    accords_tell(flights, now, line, arg);
+    survivors_tell(flights, now, line, arg);
     const uint32_t n = hly_flights_questions(flights, questions, 8);
     for (uint32_t q = 0; q < n; q++) {
         const uint32_t found = hly_flights_blame(flights, &questions[q], blames, 8);

@@ -35,11 +35,11 @@ static const halay_record_call_t *first_failed(const hly_flight_t *f)
 }
 
 /* The latest agreement that it is in; or NULL. */
-static const halay_record_accord_t *accord_of(const hly_flight_t *f)
+static const halay_record_agreement_t *agreement_of(const hly_flight_t *f)
 {
-    const halay_record_accord_t *found = NULL;
-    for (uint32_t i = 0; i < HALAY_RECORD_ACCORDS; i++) {
-        const halay_record_accord_t *a = &f->head.accords[i];
+    const halay_record_agreement_t *found = NULL;
+    for (uint32_t i = 0; i < HALAY_RECORD_AGREEMENTS; i++) {
+        const halay_record_agreement_t *a = &f->head.agreements[i];
         if (a->what && !a->ended_ns && (!found || a->stamp > found->stamp))
             found = a;
     }
@@ -59,9 +59,9 @@ void hly_flight_stand(const hly_flight_t *f, hly_standing_t *s)
                                    : runs                                  ? HLY_OUTSIDE
                                                                            : HLY_LEFT,
                           .call = f->ncalls ? &f->calls[f->ncalls - 1] : NULL};
-    if (runs && accord_of(f)) {
-        s->where = HLY_IN_ACCORD;
-        s->accord = accord_of(f);
+    if (runs && agreement_of(f)) {
+        s->where = HLY_IN_AGREEMENT;
+        s->agreement = agreement_of(f);
     } else if (runs && call) {
         s->where = HLY_IN_CALL;
         s->call = call;
@@ -226,8 +226,8 @@ static int waits_now(const hly_flight_t *f, uint64_t now_ns)
     return waits;
 }
 
-static void put_accord(const hly_flight_t *f, const halay_record_accord_t *a, uint64_t now_ns,
-                       char *text, size_t bytes)
+static void put_agreement(const hly_flight_t *f, const halay_record_agreement_t *a, uint64_t now_ns,
+                          char *text, size_t bytes)
 {
     put(text, bytes, "in halay_comm_%s", a->what == HALAY_RECORD_AGREE ? "agree" : "shrink");
     put_since(f, a->began_ns, now_ns, text, bytes);
@@ -283,8 +283,8 @@ static void put_place(const hly_flight_t *f, const hly_standing_t *s, uint64_t n
     case HLY_NO_INIT:
         put(text, bytes, "its halay_init() has failed");
         return;
-    case HLY_IN_ACCORD:
-        put_accord(f, s->accord, now_ns, text, bytes);
+    case HLY_IN_AGREEMENT:
+        put_agreement(f, s->agreement, now_ns, text, bytes);
         return;
     case HLY_IN_CALL:
     case HLY_IN_FAILED:

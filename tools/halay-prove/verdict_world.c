@@ -146,7 +146,7 @@ static bool receive(hly_call_world_t *w, uint32_t from, uint32_t to, hly_letter_
     return false;
 }
 
-/* ---------------------------------------------------------------- as src/fault/agree.c */
+/* ---------------------------------------------------------------- as src/fault/call.c */
 
 /* What this rank's later calls end with is held in short form. */
 static struct hly_broken broken_of(const hly_caller_t *c)

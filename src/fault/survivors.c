@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * accord.c - the agreements of a communicator's survivors, as far as agree/agree.c leaves it to
- * others: sends their messages, keeps their deadlines, records who is awaited, and leaves out whom
- * a decision names.
+ * survivors.c - runs the agreements of a communicator's survivors (agree/agree.h): sends their
+ * messages, keeps their deadlines, records who is awaited, and leaves out whom a decision names.
  *
  * A rank that is cut off from the others gives up one coordinator after the other. So that it need
  * not wait HALAY_LINK_PATIENCE for each, a link that is cut stands for those to the other ranks of
  * its node that there are none to yet, and the first rank of each other node is asked then.
  */
-#include "fault/accord.h"
+#include "fault/survivors.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -17,54 +16,55 @@
 
 #include "agree/runs.h"
 #include "base/record.h"
-#include "fault/agree.h"
+#include "fault/call.h"
 #include "fault/patience.h"
 
-#define LATE_LOOKS 8 /* as in fault/agree.c */
+#define LATE_LOOKS 8 /* as in fault/call.c */
 #define ASK_SHARE  8 /* of the deadline: so often a coordinator says that it waits, */
 #define ASK_LEAST  20000000ull
 #define ASK_MOST   1000000000ull
 
-static struct hly_accords *accords_of(halay_comm_t *comm)
+static struct hly_survivors *survivors_of(halay_comm_t *comm)
 {
-    if (comm->accords)
-        return comm->accords;
+    if (comm->survivors)
+        return comm->survivors;
     const uint32_t words = hly_set_words(comm->nranks);
     const size_t each = hly_agreement_bytes(comm->nranks), sets = 3 * words * sizeof(uint64_t);
-    struct hly_accords *x = calloc(1, sizeof(*x) + sets + 2 * each);
+    struct hly_survivors *x = calloc(1, sizeof(*x) + sets + 2 * each);
     if (!x)
         return NULL;
     x->failed = x->gone + words;
     x->without = x->failed + words;
     for (int i = 0; i < 2; i++) {
-        x->accord[i].is = (void *)((char *)(x + 1) + sets + (size_t)i * each);
-        hly_agreement_init(x->accord[i].is, comm->nranks, comm->rank);
+        x->consensus[i].is = (void *)((char *)(x + 1) + sets + (size_t)i * each);
+        hly_agreement_init(x->consensus[i].is, comm->nranks, comm->rank);
     }
-    return comm->accords = x;
+    return comm->survivors = x;
 }
 
 /*
  * A rank that enters the next agreement has decided this one, and so has who takes part in the one
  * after that: so of an older one nobody needs to know any more.
  */
-static struct hly_accord *accord_of(const halay_comm_t *comm, uint32_t number)
+static struct hly_consensus *consensus_of(const halay_comm_t *comm, uint32_t number)
 {
-    struct hly_accord *a = &comm->accords->accord[number % 2];
+    struct hly_consensus *a = &comm->survivors->consensus[number % 2];
     if (a->number != number) {
-        *a = (struct hly_accord){.number = number, .is = a->is};
+        *a = (struct hly_consensus){.number = number, .is = a->is};
         hly_agreement_init(a->is, comm->nranks, comm->rank);
     }
     return a;
 }
 
-static bool is_in(const struct hly_accord *a, int which, int rank)
+static bool is_in(const struct hly_consensus *a, int which, int rank)
 {
     return hly_set_has(hly_agreement_set(a->is, which), rank);
 }
 
 /* ---------------------------------------------------------------- the awaited ranks */
 
-int hly_accord_awaited(const halay_comm_t *comm, const struct hly_accord *a, int ranks[], int most)
+int hly_consensus_awaited(const halay_comm_t *comm, const struct hly_consensus *a, int ranks[],
+                          int most)
 {
     int n = 0;
     for (int r = 0; r < comm->nranks && n < most; r++)
@@ -73,7 +73,7 @@ int hly_accord_awaited(const halay_comm_t *comm, const struct hly_accord *a, int
     return n;
 }
 
-uint64_t hly_accord_measure(const halay_comm_t *comm, const struct hly_accord *a)
+uint64_t hly_consensus_measure(const halay_comm_t *comm, const struct hly_consensus *a)
 {
     const int sets[] = {HLY_SET_HEARD, HLY_SET_TAKEN, HLY_SET_FAILED};
     uint64_t sum = (uint64_t)hly_agreement_coordinator(a->is) * 1000003 + a->is->ballot * 31ull +
@@ -84,48 +84,48 @@ uint64_t hly_accord_measure(const halay_comm_t *comm, const struct hly_accord *a
     return sum;
 }
 
-const char *hly_accord_text(const struct hly_accord *a)
+const char *hly_consensus_text(const struct hly_consensus *a)
 {
     return a->is->call == HLY_CALL_SHRINK ? "halay_comm_shrink" : "halay_comm_agree";
 }
 
-bool hly_accord_is_made(const halay_comm_t *comm, uint32_t number)
+bool hly_consensus_is_made(const halay_comm_t *comm, uint32_t number)
 {
-    return comm->accords && (int32_t)(comm->accords->number - number) >= 0;
+    return comm->survivors && (int32_t)(comm->survivors->number - number) >= 0;
 }
 
-static bool is_under_way(const struct hly_accord *a)
+static bool is_under_way(const struct hly_consensus *a)
 {
     return a->is->entered && !hly_agreement_is_over(a->is);
 }
 
-bool hly_accord_waits(const halay_comm_t *comm)
+bool hly_consensus_waits(const halay_comm_t *comm)
 {
-    const struct hly_accords *x = comm->accords;
-    return x && is_under_way(&x->accord[x->number % 2]);
+    const struct hly_survivors *x = comm->survivors;
+    return x && is_under_way(&x->consensus[x->number % 2]);
 }
 
 /* For halay-info and halayrun. */
-static void record(halay_comm_t *comm, const struct hly_accord *a)
+static void record(halay_comm_t *comm, const struct hly_consensus *a)
 {
     int ranks[HALAY_RECORD_AWAITED];
-    halay_record_accord_t r = {
+    halay_record_agreement_t r = {
         .comm = comm->id,
         .began_ns = a->started_ns,
         .ended_ns = hly_agreement_is_over(a->is) ? hly_about_now_ns() : 0,
         .number = a->number,
         .what = a->is->call == HLY_CALL_SHRINK ? HALAY_RECORD_SHRINK : HALAY_RECORD_AGREE,
-        .nawaited = (uint32_t)hly_accord_awaited(comm, a, ranks, HALAY_RECORD_AWAITED)};
+        .nawaited = (uint32_t)hly_consensus_awaited(comm, a, ranks, HALAY_RECORD_AWAITED)};
     for (uint32_t i = 0; i < r.nawaited; i++)
         r.awaited[i] = hly_comm_world_rank(comm, ranks[i]);
-    hly_record_accord(comm->context, &r, a->recorded);
+    hly_record_consensus(comm->context, &r, a->recorded);
 }
 
 /* ---------------------------------------------------------------- messages out */
 
 struct post {
     halay_comm_t *comm;
-    const struct hly_accord *accord;
+    const struct hly_consensus *consensus;
     int from; /* the rank whose message is answered, or -1 */
 };
 
@@ -136,38 +136,39 @@ static bool may_tell(const struct post *p, int rank)
     halay_context_t *ctx = p->comm->context;
     const struct hly_peer *peer =
         hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(p->comm, rank)));
-    return rank == p->from || (!hly_peer_is_dead(p->comm, rank) &&
-                               (is_in(p->accord, HLY_SET_ABSENT, rank) || (peer && peer->greeted)));
+    return rank == p->from ||
+           (!hly_peer_is_dead(p->comm, rank) &&
+            (is_in(p->consensus, HLY_SET_ABSENT, rank) || (peer && peer->greeted)));
 }
 
 static void post(void *arg, int to, const struct hly_agreement_message *m)
 {
     const struct post *p = arg;
-    struct hly_accord_wire wire = {
+    struct hly_consensus_wire wire = {
         .what = m->what, .call = m->call, .flag = m->flag, .code = m->code, .ballot = m->ballot};
-    struct hly_packed sets = {.words = wire.sets, .most = HLY_ACCORD_RUNS};
+    struct hly_packed sets = {.words = wire.sets, .most = HLY_CONSENSUS_RUNS};
     if (m->what == HLY_AGREE_LEFT_OUT && !may_tell(p, to))
         return;
     if (!hly_sets_pack(p->comm->nranks, m->failed, m->without, &sets))
         wire.code = HALAY_EUNSUPPORTED; /* so all end with that */
     wire.nfailed = sets.nfailed;
     wire.nwithout = sets.nwithout;
-    hly_control_send(p->comm, to, HLY_ACCORD, p->accord->number, 0, 0, NULL, &wire,
-                     hly_accord_bytes(p->comm->nranks));
+    hly_control_send(p->comm, to, HLY_CONSENSUS, p->consensus->number, 0, 0, NULL, &wire,
+                     hly_consensus_bytes(p->comm->nranks));
 }
 
-#define SINK(comm_, accord_, from_)                                                                \
+#define SINK(comm_, consensus_, from_)                                                             \
     (&(const struct hly_agreement_sink){                                                           \
-        post, &(struct post){.comm = (comm_), .accord = (accord_), .from = (from_)}})
+        post, &(struct post){.comm = (comm_), .consensus = (consensus_), .from = (from_)}})
 
 /* ---------------------------------------------------------------- its end */
 
-static void end(halay_comm_t *comm, struct hly_accord *a)
+static void end(halay_comm_t *comm, struct hly_consensus *a)
 {
     a->ended = true;
     if (a->is->entered)
         record(comm, a);
-    comm->context->accords -= a->is->entered;
+    comm->context->survivors -= a->is->entered;
     hly_wake_if_asleep(comm->context);
 }
 
@@ -189,21 +190,21 @@ static void leave_out(halay_comm_t *comm, int rank)
 /* The others go on without this rank. */
 static void be_left_out(halay_comm_t *comm)
 {
-    struct hly_accords *x = comm->accords;
+    struct hly_survivors *x = comm->survivors;
     if (x->left_out)
         return;
     x->left_out = true;
     for (int i = 0; i < 2; i++)
-        if (x->accord[i].is->entered && !x->accord[i].ended) {
-            x->accord[i].is->left_out = true;
-            end(comm, &x->accord[i]);
+        if (x->consensus[i].is->entered && !x->consensus[i].ended) {
+            x->consensus[i].is->left_out = true;
+            end(comm, &x->consensus[i]);
         }
     hly_fault_left_out(comm);
     hly_wake_if_asleep(comm->context);
 }
 
 /* An event is over. */
-static void after(halay_comm_t *comm, struct hly_accord *a)
+static void after(halay_comm_t *comm, struct hly_consensus *a)
 {
     if (a->is->wait_anew) {
         a->looks = 0;
@@ -219,14 +220,14 @@ static void after(halay_comm_t *comm, struct hly_accord *a)
     end(comm, a);
     for (int r = 0; r < comm->nranks; r++)
         if (is_in(a, HLY_SET_WITHOUT, r)) {
-            comm->accords->gone[r / 64] |= 1ull << (r % 64);
+            comm->survivors->gone[r / 64] |= 1ull << (r % 64);
             leave_out(comm, r);
         }
 }
 
 /* ---------------------------------------------------------------- its course */
 
-static void ask(halay_comm_t *comm, struct hly_accord *a)
+static void ask(halay_comm_t *comm, struct hly_consensus *a)
 {
     uint64_t every = comm->deadline_ns / ASK_SHARE;
     every = every < ASK_LEAST ? ASK_LEAST : every > ASK_MOST ? ASK_MOST : every;
@@ -235,7 +236,7 @@ static void ask(halay_comm_t *comm, struct hly_accord *a)
     a->ask_ns = hly_now_ns() + every;
 }
 
-static void go_on(halay_comm_t *comm, struct hly_accord *a)
+static void go_on(halay_comm_t *comm, struct hly_consensus *a)
 {
     hly_agreement_go_on(a->is, SINK(comm, a, -1));
     after(comm, a);
@@ -249,7 +250,7 @@ static int node_of(const halay_comm_t *comm, int rank)
 }
 
 /* This rank has failed: is it that its link is cut? */
-static void note_cut(halay_comm_t *comm, struct hly_accord *a, int rank)
+static void note_cut(halay_comm_t *comm, struct hly_consensus *a, int rank)
 {
     const halay_context_t *ctx = comm->context;
     const struct hly_peer *p =
@@ -277,22 +278,22 @@ static bool is_silent(const struct hly_verdict_wire *v, int rank)
     return (v->cause == HLY_CAUSE_STOPPED || v->cause == HLY_CAUSE_ABSENT) && v->rank == rank;
 }
 
-int hly_accord_begin(halay_comm_t *comm, enum hly_accord_call call, int32_t flag)
+int hly_consensus_begin(halay_comm_t *comm, enum hly_consensus_call call, int32_t flag)
 {
-    struct hly_accords *x = accords_of(comm);
+    struct hly_survivors *x = survivors_of(comm);
     if (!x)
         return HALAY_ENOMEM;
-    struct hly_accord *a = accord_of(comm, ++x->number);
+    struct hly_consensus *a = consensus_of(comm, ++x->number);
     a->started_ns = a->look_ns = hly_now_ns();
-    a->recorded = ++comm->context->record.naccords;
+    a->recorded = ++comm->context->record.nagreements;
     a->is->left_out |= x->left_out;
     hly_agreement_enter(a->is, (int)call, flag);
-    comm->context->accords += !a->ended;
+    comm->context->survivors += !a->ended;
     for (int r = 0; r < comm->nranks; r++)
-        if (hly_accord_has_failed(comm, r))
+        if (hly_consensus_has_failed(comm, r))
             hly_agreement_note(a->is, r, is_silent(&comm->broken.by, r));
     for (int r = 0; r < comm->nranks && !x->left_out; r++)
-        if (hly_accord_has_failed(comm, r))
+        if (hly_consensus_has_failed(comm, r))
             note_cut(comm, a, r);
     if (!a->ended)
         record(comm, a);
@@ -302,25 +303,25 @@ int hly_accord_begin(halay_comm_t *comm, enum hly_accord_call call, int32_t flag
     return HALAY_OK;
 }
 
-bool hly_accord_is_over(void *arg)
+bool hly_consensus_is_over(void *arg)
 {
     const halay_comm_t *comm = arg;
-    const struct hly_accords *x = comm->accords;
-    return x->accord[x->number % 2].ended || comm->context->lost;
+    const struct hly_survivors *x = comm->survivors;
+    return x->consensus[x->number % 2].ended || comm->context->lost;
 }
 
-int hly_accord_end(halay_comm_t *comm, struct hly_accord_value *value, char text[192])
+int hly_consensus_end(halay_comm_t *comm, struct hly_consensus_value *value, char text[192])
 {
-    const struct hly_accords *x = comm->accords;
-    struct hly_accord *a = &comm->accords->accord[x->number % 2];
-    *value = (struct hly_accord_value){.flag = a->is->value_flag,
-                                       .without = hly_agreement_set(a->is, HLY_SET_WITHOUT)};
+    const struct hly_survivors *x = comm->survivors;
+    struct hly_consensus *a = &comm->survivors->consensus[x->number % 2];
+    *value = (struct hly_consensus_value){.flag = a->is->value_flag,
+                                          .without = hly_agreement_set(a->is, HLY_SET_WITHOUT)};
     if (!a->ended) { /* this rank's transport has failed */
         a->is->left_out = true;
         end(comm, a);
     }
-    uint64_t words[HLY_ACCORD_RUNS];
-    struct hly_packed packed = {.words = words, .most = HLY_ACCORD_RUNS};
+    uint64_t words[HLY_CONSENSUS_RUNS];
+    struct hly_packed packed = {.words = words, .most = HLY_CONSENSUS_RUNS};
     const bool many = a->is->value_code == HALAY_EUNSUPPORTED ||
                       !hly_sets_pack(comm->nranks, value->without, value->without, &packed);
     const bool mismatch = a->is->value_code != 0;
@@ -341,33 +342,33 @@ int hly_accord_end(halay_comm_t *comm, struct hly_accord_value *value, char text
                                : HALAY_OK;
 }
 
-bool hly_accord_has_failed(const halay_comm_t *comm, int rank)
+bool hly_consensus_has_failed(const halay_comm_t *comm, int rank)
 {
     const struct hly_verdict_wire *v = &comm->broken.by;
     const bool named = comm->broken.is && ((v->rank == rank && v->cause == HLY_CAUSE_PEER) ||
                                            (comm->broken.agreed && is_silent(v, rank)));
     return rank != comm->rank && (named || hly_peer_is_dead(comm, rank) ||
-                                  (comm->accords && hly_set_has(comm->accords->gone, rank)));
+                                  (comm->survivors && hly_set_has(comm->survivors->gone, rank)));
 }
 
-void hly_accord_free(const halay_comm_t *comm)
+void hly_consensus_free(const halay_comm_t *comm)
 {
-    for (int r = 0; comm->accords && r < comm->nranks; r++)
-        if (hly_set_has(comm->accords->gone, r))
+    for (int r = 0; comm->survivors && r < comm->nranks; r++)
+        if (hly_set_has(comm->survivors->gone, r))
             hly_peer_give_back(comm->context, hly_comm_world_rank(comm, r));
 }
 
 /* ---------------------------------------------------------------- messages, failures and time */
 
-void hly_accord_heard(halay_comm_t *comm, const struct hly_header *h,
-                      const struct hly_accord_wire *wire)
+void hly_consensus_heard(halay_comm_t *comm, const struct hly_header *h,
+                         const struct hly_consensus_wire *wire)
 {
-    const struct hly_accords *x = accords_of(comm);
-    uint64_t words[HLY_ACCORD_RUNS];
+    const struct hly_survivors *x = survivors_of(comm);
+    uint64_t words[HLY_CONSENSUS_RUNS];
     const struct hly_packed packed = {.nfailed = wire->nfailed,
                                       .nwithout = wire->nwithout,
                                       .words = words,
-                                      .most = HLY_ACCORD_RUNS};
+                                      .most = HLY_CONSENSUS_RUNS};
     memcpy(words, wire->sets, sizeof(words));
     if (!x || !hly_sets_unpack(comm->nranks, &packed, x->failed, x->without))
         return;
@@ -381,17 +382,17 @@ void hly_accord_heard(halay_comm_t *comm, const struct hly_header *h,
     if (!hly_agreement_is_sound(comm->nranks, &m) || m.call < HLY_CALL_AGREE ||
         m.call > HLY_CALL_SHRINK)
         return;
-    if (h->sequence - x->number > 1 && x->accord[h->sequence % 2].number != h->sequence)
+    if (h->sequence - x->number > 1 && x->consensus[h->sequence % 2].number != h->sequence)
         return; /* of one that nobody needs; or that cannot have begun */
-    struct hly_accord *a = accord_of(comm, h->sequence);
+    struct hly_consensus *a = consensus_of(comm, h->sequence);
     hly_agreement_heard(a->is, (int)h->from, &m, SINK(comm, a, (int)h->from));
     after(comm, a);
 }
 
-void hly_accord_lost(halay_comm_t *comm, int rank)
+void hly_consensus_lost(halay_comm_t *comm, int rank)
 {
-    for (int i = 0; comm->accords && i < 2; i++) {
-        struct hly_accord *a = &comm->accords->accord[i];
+    for (int i = 0; comm->survivors && i < 2; i++) {
+        struct hly_consensus *a = &comm->survivors->consensus[i];
         if (!is_under_way(a) || is_in(a, HLY_SET_FAILED, rank))
             continue;
         hly_agreement_note(a->is, rank, false);
@@ -400,18 +401,18 @@ void hly_accord_lost(halay_comm_t *comm, int rank)
     }
 }
 
-void hly_accord_absent(halay_comm_t *comm, struct hly_accord *a, int rank)
+void hly_consensus_absent(halay_comm_t *comm, struct hly_consensus *a, int rank)
 {
     hly_agreement_note(a->is, rank, true);
     go_on(comm, a);
 }
 
-static void look_at(halay_comm_t *comm, struct hly_accord *a, uint64_t now)
+static void look_at(halay_comm_t *comm, struct hly_consensus *a, uint64_t now)
 {
     if (now >= a->look_ns) {
         a->look_ns = now + HLY_PATIENCE_LOOK_NS;
         record(comm, a);
-        hly_patience_look_accord(comm, a, now);
+        hly_patience_look_consensus(comm, a, now);
         if (a->ended)
             return;
     }
@@ -425,14 +426,14 @@ static void look_at(halay_comm_t *comm, struct hly_accord *a, uint64_t now)
     after(comm, a);
 }
 
-void hly_accord_timers(halay_context_t *context)
+void hly_consensus_timers(halay_context_t *context)
 {
     struct hly_link *next;
     for (struct hly_link *l = context->comms.next; l != &context->comms; l = next) {
         halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
         next = l->next;
-        for (int i = 0; comm->accords && i < 2; i++)
-            if (is_under_way(&comm->accords->accord[i]))
-                look_at(comm, &comm->accords->accord[i], context->now_ns);
+        for (int i = 0; comm->survivors && i < 2; i++)
+            if (is_under_way(&comm->survivors->consensus[i]))
+                look_at(comm, &comm->survivors->consensus[i], context->now_ns);
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agree.h - the agreement on a failing call (agree/failing.h), in a communicator. */
-#ifndef HLY_AGREE_H
-#define HLY_AGREE_H
+/* call.h - runs the agreement on a failing call (agree/failing.h) on a communicator. */
+#ifndef HLY_FAULT_CALL_H
+#define HLY_FAULT_CALL_H
 
 #include "fault/fault.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agree.c - one rank's error becomes every rank's, with the same verdict: agree/failing.c says how.
+ * call.c - one rank's error becomes every rank's, with the same verdict: agree/failing.c says how.
  * Here are its events and its messages, and what a call has to do besides: it withdraws its
  * buffers before it votes, so no rank leaves while others write to it.
  *
@@ -18,7 +18,7 @@
 #include "exec/record.h"
 #include "exec/relaxed.h"
 #include "exec/work.h"
-#include "fault/agree.h"
+#include "fault/call.h"
 #include "fault/elsewhere.h"
 #include "fault/patience.h"
 #include "wire/match.h"
