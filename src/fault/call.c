@@ -215,9 +215,9 @@ static enum hly_voice voice_of(halay_comm_t *comm, const struct hly_slot *slot,
     struct hly_fault_view at;
     const bool earlier = v->of && (int32_t)((uint32_t)(v->of - 1) - slot->sequence) < 0;
     /* If others have concluded before this rank, one of them has said it, and may have left. */
-    const bool lower =
-        s >= 0 && s < comm->rank &&
-        (f->final || !hly_held_is_gone(hly_fault_view(&at, comm, slot->sequence), f, s));
+    const bool lower = s >= 0 && s < comm->rank &&
+                       ((f->final && !f->told) ||
+                        !hly_held_is_gone(hly_fault_view(&at, comm, slot->sequence), f, s));
     return (f->after || earlier || lower) && v->rank != comm->rank ? HLY_VOICE_QUIET
                                                                    : HLY_VOICE_LOUD;
 }
@@ -234,8 +234,6 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
         agree(comm, &v);
     else if (end == HLY_END_ALONE)
         hly_fault_break(comm, slot->sequence, &v);
-    else if (end == HLY_END_IN_STEP)
-        hly_failing_tell_all(hly_fault_view(&at, comm, slot->sequence), f, &v);
     const bool heard = comm->asks_for || (r->foreseen && comm->said);
     comm->said = comm->said || end != HLY_END_IN_STEP;
     r->failure = malloc(sizeof(*r->failure));
@@ -249,6 +247,21 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     hly_exec_finish(r, v.code);
     if (comm->context->outlived)
         help_all(comm->context, false); /* perhaps it was the last call */
+}
+
+/* The ranks are in step: the others hear of it before this call returns. After that nobody might
+ * send it. */
+static void tell_in_step(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    struct hly_fault_view at;
+    struct hly_verdict_wire v;
+    hly_view_t *view = hly_fault_view(&at, comm, slot->sequence);
+    if (f->told || hly_failing_end(view, f, &comm->broken, &v) != HLY_END_IN_STEP)
+        return;
+    f->told = true;
+    hly_failing_tell_all(view, f, &v);
+    hly_failing_end_in_step(f, &v);
 }
 
 /* Are verdicts still queued for peers? After the call has returned nobody might send them. */
@@ -326,8 +339,10 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
     if (course == HLY_COURSE_READS) {
         hly_exec_listen(comm->context);
         comm->context->timer_ns = 0; /* so that this is called again soon */
-    } else if (course == HLY_COURSE_ENDS && may_conclude(comm, slot, now.late)) {
-        conclude(comm, slot);
+    } else if (course == HLY_COURSE_ENDS) {
+        tell_in_step(comm, slot);
+        if (may_conclude(comm, slot, now.late))
+            conclude(comm, slot);
     }
 }
 
