@@ -64,23 +64,17 @@ bool hly_failing_heard_after(hly_view_t *v, fault_t *f, struct hly_broken *b,
 
 /* ---------------------------------------------------------------- the call */
 
-/* Can a failure that this rank finds itself not change its verdict any more? */
-static bool is_fixed(hly_view_t *v, const fault_t *f, const verdict_t *mine)
-{
-    if (f->entered && f->final)
-        return true;
-    if (f->entered && mine->cause != HLY_CAUSE_DEVICE && hly_verdict_stops(&f->verdict, v->rank))
-        return true; /* the others do not wait for the vote of a stopped rank */
-    return f->judging.voted && mine->cause != HLY_CAUSE_DEVICE; /* the judge has its vote */
-}
-
 bool hly_failing_raise(hly_view_t *v, fault_t *f, const verdict_t *mine)
 {
-    if (is_fixed(v, f, mine))
+    /* The others do not wait for the vote of a stopped rank: it adds nothing to theirs. */
+    const bool stops = mine->cause != HLY_CAUSE_DEVICE && hly_verdict_stops(&f->verdict, v->rank);
+    if (f->entered && (f->final || stops))
         return false;
     const bool enters = !f->entered && v->made;
-    if (hly_held_adopt(v, f, mine) && f->entered)
+    if (hly_held_adopt(v, f, mine) && f->entered) {
+        f->judging.voted = 0; /* it votes again */
         hly_failing_alarm(v, f);
+    }
     return enters;
 }
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copies of src/agree/held.c, judge.c, failing.c and course.c, each with one place damaged: the exploration has to refuse all of
 # them. They are added to DAMAGED (agree_damages.cmake). A text that is not there exactly once is an error, so that the
-# list keeps up with the source. Two guards are not in it, since no run differs without them: a rank's own failure does not
-# change its vote (whoever was told of the conclusion passes it on), and who asks after the conclusion is told (the same).
+# list keeps up with the source. One guard is not in it, since no run differs without it: who asks after the conclusion is
+# told, for whoever was told of it has passed it on.
 set(verdict_text "")
 foreach(part held judge failing course)
   set(verdict_source ${PROJECT_SOURCE_DIR}/src/agree/${part}.c)
