@@ -66,9 +66,11 @@ bool hly_failing_heard_after(hly_view_t *v, fault_t *f, struct hly_broken *b,
 
 bool hly_failing_raise(hly_view_t *v, fault_t *f, const verdict_t *mine)
 {
-    /* The others do not wait for the vote of a stopped rank: it adds nothing to theirs. */
-    const bool stops = mine->cause != HLY_CAUSE_DEVICE && hly_verdict_stops(&f->verdict, v->rank);
-    if (f->entered && (f->final || stops))
+    /* The others do not wait for the vote of a stopped rank: it adds nothing to theirs. Where a
+     * rank has failed, a vote stays: the judge may have told it to ranks that no longer listen. */
+    const bool stops = hly_verdict_stops(&f->verdict, v->rank),
+               stays = f->judging.voted && f->verdict.cause < HLY_CAUSE_ABSENT;
+    if (f->entered && (f->final || ((stops || stays) && mine->cause != HLY_CAUSE_DEVICE)))
         return false;
     const bool enters = !f->entered && v->made;
     if (hly_held_adopt(v, f, mine) && f->entered) {
