@@ -261,7 +261,7 @@ static bool is_alone(hly_view_t *v, const fault_t *f)
     return true;
 }
 
-/* Others wait for the judge twice as long (give): it may need as much time as it gives them for
+/* Others wait for the judge twice as long (vote): it may need as much time as it gives them for
  * their votes, and then for what it proposes. */
 bool hly_judge_ends(hly_view_t *v, fault_t *f)
 {
