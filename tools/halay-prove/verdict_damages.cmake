@@ -42,6 +42,7 @@ endmacro()
 
 damage_verdict("the better verdict is not taken" "!hly_verdict_better(t, &f->verdict))" "true)")
 damage_verdict("no vote is sent" "    if (j->answers || (due &&" "    if (j->answers || (false &&")
+damage_verdict("a vote can change" "stays = f->judging.voted &&" "stays = false &&")
 damage_verdict("that all are in step is not told" "v->made && !f->final ? HLY_HEARD_IN_STEP" "false ? HLY_HEARD_IN_STEP")
 damage_verdict("one that is absent is in step" "if (r != v->rank && !voted(v, f, r))" "if (false)")
 damage_verdict("no clock after a death" "    if (!slow || (f->slow && !known))" "    if (true)")

@@ -125,6 +125,11 @@ static const struct call_story {
      2,
      {0, 1, 1, 0, false},
      "c1 h01 t0 l1 c0 s0 t0 l1 t0 g0 l1 h01 h01"},
+    {"the judge tells one rank, which has no link to the other one, and dies",
+     "a vote can change",
+     4,
+     {2, 0, 0, 0, false, true},
+     "c0 c2 c3 d1 f01 f21 h32 h32 h02 h02 h02 h03 h03 h03 d0 h30 f20 t0 l2 t0 l2"},
     {"an absent rank calls when one has ended by the clock, and died",
      "the clock ends it for each rank",
      3,
@@ -188,8 +193,9 @@ static bool run_one(const hly_failing_ops_t *ops, uint64_t *chance, bool loud)
     const uint32_t nranks = 3 + hly_random_below(chance, more);
     const uint32_t deaths = hly_random_below(chance, 3), stops = hly_random_below(chance, 2),
                    away = hly_random_below(chance, 2);
-    const hly_case_limits_t limits = {deaths, stops, away, hly_random_below(chance, 3),
-                                      hly_random_below(chance, 2)};
+    const bool sparse = !stops && !away && hly_random_below(chance, 2);
+    const hly_case_limits_t limits = {
+        deaths, stops, away, hly_random_below(chance, 3), hly_random_below(chance, 2), sparse};
     const uint32_t rare = 1 + hly_random_below(chance, 60);
     bool must = true;
     hly_call_world_init(&start, ops, nranks, &limits);

@@ -31,6 +31,9 @@ void hly_call_world_init(hly_call_world_t *w, const hly_failing_ops_t *ops, uint
     w->nranks = nranks;
     w->limits = *limits;
     w->now_ns = UINT64_C(1000000000000);
+    for (uint32_t r = 0; r < nranks; r++) {
+        w->ranks[r].linked = limits->sparse ? bit((r + 1) % nranks) : (uint8_t)~bit(r);
+    }
 }
 
 void hly_call_world_copy(void *copy, const void *world)
@@ -64,8 +67,9 @@ static unsigned what_is(void *arg, int rank)
     if (rank == (int)s->rank) {
         return 0;
     }
-    return HLY_RANK_LINKED |
-           (s->w->ranks[s->rank].known & bit((uint32_t)rank) ? HLY_RANK_DEAD : 0u);
+    const hly_caller_t *c = &s->w->ranks[s->rank];
+    return (c->linked & bit((uint32_t)rank) ? HLY_RANK_LINKED : 0u) |
+           (c->known & bit((uint32_t)rank) ? HLY_RANK_DEAD : 0u);
 }
 
 static void put(hly_call_world_t *w, const hly_letter_t *letter)
@@ -91,6 +95,7 @@ static void post(void *arg, int to, const struct hly_failing_message *m,
         const hly_short_t told = hly_shorten(v);
         hly_print_short(&told);
     }
+    s->w->ranks[s->rank].linked |= bit((uint32_t)to);
     put(s->w, &(hly_letter_t){.from = (uint8_t)s->rank,
                               .to = (uint8_t)to,
                               .kind = ALARM,

@@ -70,7 +70,8 @@ typedef enum hly_step_kind {
 
 typedef struct hly_case_limits { /* of what may go wrong */
     uint32_t deaths, stops, away, refused;
-    bool words; /* ranks say one death by different words */
+    bool words;  /* ranks say one death by different words */
+    bool sparse; /* data go round a ring: ranks have links to those before and after them only */
 } hly_case_limits_t;
 
 typedef struct hly_short { /* a verdict */
@@ -87,7 +88,7 @@ typedef struct hly_letter { /* a message under way */
 typedef enum hly_phase { HLY_OUT, HLY_IN, HLY_FAILS, HLY_ENDED, HLY_WELL } hly_phase_t;
 
 typedef struct hly_caller { /* a rank */
-    uint8_t phase, data, known;
+    uint8_t phase, data, known, linked;
     bool has_fault, settled, broken, agreed, listens, asked;
     uint64_t started_ns;
     hly_short_t broken_by, result;
