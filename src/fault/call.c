@@ -580,8 +580,10 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
     switch (hly_failing_sort(hly_fault_view(&view, comm, h->sequence), fault_at(comm, h->sequence),
                              &comm->broken, &m, v, !slot || slot->complete)) {
     case HLY_HEARD_IN_STEP:
-        hly_failing_end_in_step(slot->fault, v);
-        hly_fault_progress(comm, slot);
+        if (slot && slot->fault) {
+            hly_failing_end_in_step(slot->fault, v);
+            hly_fault_progress(comm, slot);
+        }
         break;
     case HLY_HEARD_AGREED:
         hly_fault_concluded(comm, v);

@@ -212,7 +212,10 @@ const char *hly_explore_tell(const hly_explored_t *kind, const void *start, cons
 
 bool hly_explore_told(const char *name, const char *sound, const char *damaged)
 {
-    const bool seen = damaged && strcmp(damaged, HLY_NO_SUCH_RUN) != 0;
-    printf("%s: %s\n", name, sound ? sound : seen ? "all is well" : "the damage is not seen");
-    return !sound && seen;
+    /* The sound functions may send more, which is to be heard first: then less of the run happens.
+     */
+    const bool well = !sound || !strcmp(sound, HLY_NO_SUCH_RUN),
+               seen = damaged && strcmp(damaged, HLY_NO_SUCH_RUN) != 0;
+    printf("%s: %s\n", name, !well ? sound : seen ? "all is well" : "the damage is not seen");
+    return well && seen;
 }

@@ -59,7 +59,7 @@ void hly_explore_shorten(const hly_explored_t *kind, const void *start, hly_trac
 #define HLY_NO_SUCH_RUN "the run cannot happen"
 const char *hly_explore_tell(const hly_explored_t *kind, const void *start, const char *events,
                              void *world);
-/* Prints it. True: it ends well, and does not with its damage. */
+/* Prints it. True: what can happen of it ends well, and does not with its damage. */
 bool hly_explore_told(const char *name, const char *sound, const char *damaged);
 
 #endif
