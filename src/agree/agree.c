@@ -39,7 +39,7 @@ static bool is_in(const agreement_t *a, int which, int rank)
 
 static void add(agreement_t *a, int which, int rank)
 {
-    set_of(a, which)[rank / 64] |= 1ull << (rank % 64);
+    hly_set_add(set_of(a, which), rank);
 }
 
 /* Does it take part, as far as this rank knows, besides this one? */

@@ -111,12 +111,19 @@ bool hly_failing_is_late(hly_view_t *v, fault_t *f, const struct hly_broken *b)
     return f->looks >= HLY_LATE_LOOKS && (f->final || hly_judge_ends(v, f));
 }
 
+/* over: the communicator's ranks have agreed on this call. A rank that was told votes no more: it
+ * ends by the look at the clock. */
+static bool is_decided(hly_view_t *v, fault_t *f, bool over)
+{
+    return !over && hly_judge_decides(v, f, false);
+}
+
 enum hly_course hly_failing_go_on(hly_view_t *v, fault_t *f, const struct hly_broken *b,
                                   const struct hly_failing_now *now)
 {
     const bool over = hly_broken_ends(b, v->sequence);
     if (!f->final)
-        hly_failing_is_decided(v, f, over); /* others need not wait until it is quiet */
+        is_decided(v, f, over); /* others need not wait until it is quiet */
     if (!now->quiet)
         return HLY_COURSE_WAITS;
     if (f->final)
@@ -125,7 +132,7 @@ enum hly_course hly_failing_go_on(hly_view_t *v, fault_t *f, const struct hly_br
         f->ready = true;
     if (now->older_fails)
         return HLY_COURSE_WAITS;
-    if (!now->late && !hly_failing_is_decided(v, f, over))
+    if (!now->late && !is_decided(v, f, over))
         return HLY_COURSE_WAITS;
     return !now->late && now->unread ? HLY_COURSE_READS : HLY_COURSE_ENDS;
 }
@@ -134,10 +141,9 @@ enum hly_end hly_failing_end(hly_view_t *v, fault_t *f, struct hly_broken *b, ve
 {
     *verdict = f->verdict;
     hly_verdict_drop_lists(verdict);
-    const bool all = hly_judge_has_all(v, f);
     if (!verdict->of &&
         (f->final || (verdict->cause > HLY_CAUSE_SETTINGS && verdict->cause != HLY_CAUSE_DEVICE &&
-                      verdict->cause < HLY_CAUSE_STOPPED && all)))
+                      verdict->cause < HLY_CAUSE_STOPPED && hly_judge_has_all(v, f))))
         return HLY_END_IN_STEP;
     if (f->final)
         return HLY_END_AS_AGREED;

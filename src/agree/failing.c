@@ -52,9 +52,8 @@ void hly_failing_tell(hly_view_t *v, fault_t *f, int to, const verdict_t *agreed
 
 /*
  * Lets the clock end the agreement, where some may never vote. That a rank is absent has to be
- * passed on, so that takes longer. The
- * same holds where ranks have gone on (`of`), or may have after a relaxed call. Ranks of another
- * build may send verdicts that make no sense here.
+ * passed on, so that takes longer. The same holds where ranks have gone on (`of`), or may have
+ * after a relaxed call. Ranks of another build may send verdicts that make no sense here.
  */
 void hly_failing_by_time(hly_view_t *v, fault_t *f, enum hly_cause cause)
 {
@@ -160,17 +159,12 @@ void hly_failing_lost(hly_view_t *v, fault_t *f)
 
 /* ---------------------------------------------------------------- its course */
 
-static void note_message(hly_view_t *v, fault_t *f, const struct hly_failing_message *m)
+bool hly_failing_heard(hly_view_t *v, fault_t *f, const struct hly_failing_message *m,
+                       const verdict_t *theirs)
 {
     if (m->in_call)
         hly_held_note_speaker(f, m->from);
     hly_judge_heard(v, f, m);
-}
-
-bool hly_failing_heard(hly_view_t *v, fault_t *f, const struct hly_failing_message *m,
-                       const verdict_t *theirs)
-{
-    note_message(v, f, m);
     const bool better = hly_held_adopt(v, f, theirs);
     hly_judge_compare(v, f, m, theirs);
     if (!f->entered || !v->made)
@@ -185,13 +179,6 @@ bool hly_failing_heard(hly_view_t *v, fault_t *f, const struct hly_failing_messa
     return better;
 }
 
-bool hly_failing_is_decided(hly_view_t *v, fault_t *f, bool over)
-{
-    /* A rank that was told votes no more: it ends by the look at the clock. */
-    return !over && hly_judge_decides(v, f, false);
-}
-
-/* A rank that is in no call may be away for long. After the grace time it ends it. */
 bool hly_failing_help(hly_view_t *v, fault_t *f, bool first, bool over, verdict_t *agreed)
 {
     const bool late = f->looks >= HLY_LATE_LOOKS && hly_judge_ends(v, f);

@@ -11,7 +11,6 @@
 #include "agree/sets.h"
 #include "agree/verdict.h"
 
-#define HLY_CONTROL_MAX  32 /* neighbours in the control graph, at most: log2 of the ranks */
 #define HLY_GRACE_NS     400000000ull /* for all to learn of a dead or absent rank */
 #define HLY_GRACE_MAX_NS 2000000000ull
 /* A rank that was not scheduled for long must read what came meanwhile before its time is up. So
@@ -30,8 +29,8 @@ struct hly_judging { /* judge.c: one rank judges */
 };
 
 enum hly_failing_set {            /* of ranks */
-                       HLY_VOTED, /* the judge has their words */
-                       HLY_TOOK,  /* and these hold its verdict */
+                       HLY_VOTED, /* their votes of this ballot are here */
+                       HLY_TOOK,  /* of those, who holds this rank's verdict */
                        HLY_SPOKE, /* they have sent anything of this agreement */
                        HLY_FAILING_SETS
 };
@@ -152,7 +151,6 @@ bool hly_held_note_dead(hly_view_t *v, struct hly_fault *f);
 bool hly_held_is_heard(hly_view_t *v, const struct hly_fault *f, int rank);
 void hly_held_note_speaker(struct hly_fault *f, int rank);
 void hly_held_set(hly_view_t *v, struct hly_fault *f, const struct hly_verdict_wire *verdict);
-void hly_held_set_firm(hly_view_t *v, struct hly_fault *f);
 /* Drops a verdict that calls a present rank absent; the timers look for absent ranks anew. */
 bool hly_held_reconsider(hly_view_t *v, struct hly_fault *f);
 bool hly_held_share_call(hly_view_t *v, struct hly_verdict_wire *to,
@@ -200,8 +198,6 @@ bool hly_failing_look(hly_view_t *v, struct hly_fault *f, uint64_t deadline_ns);
 bool hly_failing_is_silent(hly_view_t *v, const struct hly_fault *f, uint32_t k);
 /* This one is, as far as this rank knows. */
 void hly_failing_name(hly_view_t *v, struct hly_fault *f, struct hly_verdict_wire *absent);
-/* over: the communicator's ranks have agreed on this call. */
-bool hly_failing_is_decided(hly_view_t *v, struct hly_fault *f, bool over);
 /* A look at the clock without a call; then hly_failing_help() has to follow. */
 void hly_failing_look_alone(hly_view_t *v, struct hly_fault *f);
 /* Goes on without a call. first: no older call is under way. True: *agreed is. */

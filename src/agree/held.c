@@ -94,7 +94,7 @@ void hly_held_set(hly_view_t *v, fault_t *f, const verdict_t *verdict)
     memset(f->sets + (size_t)HLY_TOOK * words, 0, words * sizeof(uint64_t));
 }
 
-void hly_held_set_firm(hly_view_t *v, fault_t *f)
+static void set_firm(hly_view_t *v, fault_t *f)
 {
     verdict_t firm = f->firm;
     if (!firm.cause) /* it names nobody */
@@ -112,7 +112,7 @@ bool hly_held_reconsider(hly_view_t *v, fault_t *f)
         !hly_held_is_heard(v, f, f->verdict.rank))
         return false;
     note_present(f, f->verdict.rank);
-    hly_held_set_firm(v, f);
+    set_firm(v, f);
     if (f->absent_ns == UINT64_MAX)
         f->absent_ns = 0;
     return true;
@@ -175,7 +175,7 @@ bool hly_held_adopt(hly_view_t *v, fault_t *f, const verdict_t *theirs)
         news |= note_present(f, t->rank);
         if (!hly_held_is_any(f)) {
             f->verdict.call = t->call;
-            hly_held_set_firm(v, f);
+            set_firm(v, f);
         }
         return news;
     }

@@ -48,7 +48,7 @@ static bool spoke(hly_view_t *v, const fault_t *f, int rank)
 
 static void add(hly_view_t *v, fault_t *f, enum hly_failing_set set, int rank)
 {
-    set_of(v, f, set)[rank / 64] |= UINT64_C(1) << rank % 64;
+    hly_set_add(set_of(v, f, set), rank);
 }
 
 static void clear(hly_view_t *v, fault_t *f, enum hly_failing_set set)

@@ -17,4 +17,9 @@ static inline bool hly_set_has(const uint64_t set[], int rank)
     return set[rank / 64] >> (rank % 64) & 1;
 }
 
+static inline void hly_set_add(uint64_t set[], int rank)
+{
+    set[rank / 64] |= UINT64_C(1) << (rank % 64);
+}
+
 #endif

@@ -83,7 +83,7 @@ static struct hly_fault *fault_at(const halay_comm_t *comm, uint32_t sequence)
     return slot->sequence == sequence ? slot->fault : NULL;
 }
 
-void hly_fault_say(halay_comm_t *comm, int to, const struct hly_verdict_wire *v)
+static void say(halay_comm_t *comm, int to, const struct hly_verdict_wire *v)
 {
     const uint32_t sequence = (uint32_t)(v->of - 1);
     struct hly_fault_view at;
@@ -589,7 +589,7 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
         hly_fault_concluded(comm, v);
         break;
     case HLY_HEARD_QUESTION:
-        hly_fault_say(comm, m.from, &comm->broken.by);
+        say(comm, m.from, &comm->broken.by);
         break;
     case HLY_HEARD_OF_CALL:
         if (slot)

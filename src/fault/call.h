@@ -13,8 +13,6 @@ struct hly_fault_view { /* of a call, as the functions of agree/failing.h are gi
 
 /* Fills *view, and returns it. */
 hly_view_t *hly_fault_view(struct hly_fault_view *view, halay_comm_t *comm, uint32_t sequence);
-/* Sends that this verdict is agreed on, with the lowest rank in the call as far as is known. */
-void hly_fault_say(halay_comm_t *comm, int to, const struct hly_verdict_wire *verdict);
 /* A rank is lost while this call is agreed on: others may not know. */
 void hly_fault_others(halay_comm_t *comm, struct hly_slot *slot);
 

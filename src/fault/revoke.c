@@ -2,7 +2,7 @@
 /* revoke.c - communicators that end by a word: the program's, or that of the ranks that go on. */
 #include <stdio.h>
 
-#include "fault/call.h"
+#include "fault/fault.h"
 #include "plan/text.h"
 
 /* All calls on it that are under way here, and later ones, end with this verdict. */

@@ -49,8 +49,8 @@ damage_verdict("no clock after a death" "    if (!slow || (f->slow && !known))" 
 damage_verdict("no look at the clock" "    f->looks += v->now_ns >= f->deadline_ns;\n    return name;" "    return name;")
 
 damage_verdict("what has come is not read first" "return !now->late && now->unread ?" "return false ?")
-damage_verdict("the end waits for no vote" "if (!now->late && !hly_failing_is_decided(v, f, over))" "if (false)")
-damage_verdict("late ranks wait on" "if (!now->late && !hly_failing_is_decided(v, f, over))" "if (!hly_failing_is_decided(v, f, over))")
+damage_verdict("the end waits for no vote" "if (!now->late && !is_decided(v, f, over))" "if (false)")
+damage_verdict("late ranks wait on" "if (!now->late && !is_decided(v, f, over))" "if (!is_decided(v, f, over))")
 damage_verdict("out of step, and not said" "        verdict->of = (uint64_t)v->sequence + 1;\n    /* If" "        verdict->of = 0;\n    /* If")
 damage_verdict("what is agreed on is not taken" "    f->verdict = b->by;" "    ;")
 damage_verdict("the clock ends it for each rank" "lap >= LAPS ||" "true ||")
