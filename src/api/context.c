@@ -587,6 +587,7 @@ static int finalize(halay_context_t *context)
     hly_returned_land(context, NULL);
     bool any = abandon_requests(context);
     const int owed = hly_returned_end(context);
+    hly_progress(context); /* who has called it meanwhile is told, too */
     hly_elsewhere_leave(context);
     hly_progress(context);
     int late = relaxed_end(context);

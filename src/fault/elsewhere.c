@@ -207,14 +207,16 @@ void hly_elsewhere_absent(const halay_comm_t *comm, int rank, bool waits, char *
 
 /* ---------------------------------------------------------------- leaving */
 
-/* Told to those that it has a link to, which see it end: its next call will not come. */
+/* Told to those that it has a link to, whoever has called whom, for they see it end; and to all if
+ * they are few, for one may ask it for its vote, and find nobody. Its next call will not come. */
 static void tell_reason(halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
     for (int rank = 0; rank < comm->nranks; rank++) {
         const halay_context_t *ctx = comm->context;
         const struct hly_peer *peer =
             hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
-        if (peer && peer->greeted && !peer->dead && !peer->left_out)
+        if (rank != comm->rank && (peer ? !peer->dead && !peer->left_out && !peer->explained
+                                        : comm->nranks <= HLY_TOLD_MOST))
             hly_control_send(comm, rank, HLY_ALARM, comm->next_sequence, 0, HLY_LEAVES, NULL, v,
                              sizeof(*v));
     }

@@ -3,7 +3,8 @@
  * job_verdict - all ranks of a job are told the same. "stopped RANK": that rank stops itself, the
  * others call. "killed RANK": it dies. "forked RANK": it dies, and a child of it, like one that
  * loads data, keeps its connections open. "early RANK": it dies before anybody has called anybody.
- * "closed RANK": that rank closes all descriptors that are not its own.
+ * "closed RANK": that rank closes all descriptors that are not its own. "leaves RANK": its call on
+ * another communicator fails, and it leaves.
  * "late": in each collective the last rank comes 1 s and 2 s after the others, whose deadline is 1
  * s.
  */
@@ -123,6 +124,25 @@ static void closed(halay_comm_t *comm, int rank, int who)
     exit(rc == (rank == who ? HALAY_ETRANSPORT : HALAY_EPEER) ? 4 : 1);
 }
 
+/*
+ * It and the rank two after it are in a mismatch. The others' deadline is over when it leaves, and
+ * some of them have called it and were never called by it.
+ */
+static void leaves(halay_context_t *context, halay_comm_t *world, int rank, int nranks, int who)
+{
+    halay_comm_t *half;
+    MUST(!halay_comm_split(world, (rank + nranks - who) % 2, rank, &half));
+    if ((rank + nranks - who) % 2 == 0)
+        MUST(call(half, rank == who ? 0 : 4) == HALAY_EMISMATCH);
+    MUST(!halay_comm_set_deadline(world, SECOND));
+    if (rank != who)
+        told(world, rank, call(world, 10), "leaves");
+    else
+        nanosleep(&(struct timespec){1, SECOND / 5}, NULL);
+    MUST(!halay_finalize(context));
+    exit(0);
+}
+
 /* Each on a communicator of its own, for it is broken then. */
 static void late(halay_comm_t *world, int rank, int nranks, unsigned seconds)
 {
@@ -155,6 +175,8 @@ int main(int argc, char **argv)
         ended(world, rank, atoi(argv[2]), "forked", 1);
     if (!strcmp(argv[1], "closed"))
         closed(world, rank, atoi(argv[2]));
+    if (!strcmp(argv[1], "leaves"))
+        leaves(context, world, rank, nranks, atoi(argv[2]));
     if (!strcmp(argv[1], "stopped"))
         stopped(world, rank, atoi(argv[2]));
     if (!strcmp(argv[1], "killed"))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All ranks are told the same of a rank that is stopped, dies, or comes late. Takes the deadlines to be tried, in
+# All ranks are told the same of a rank that is stopped, dies, leaves, or comes late. Takes the deadlines to be tried, in
 # seconds: 3 6 8 12 30 is the long mode.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -40,10 +40,23 @@ crossed() { # transport, seeds
     done
 }
 
+# A rank leaves after an error of its own, while the others find that it is absent: it has not died.
+leaver() { # transport, rank
+    mkdir "leaver.$1.$2" && cd "leaver.$1.$2" || exit 1
+    export HALAY_DEADLINE=60 HALAY_TRANSPORT=$1
+    run "$HALAYRUN" -np 4 "$JOB_VERDICT" leaves "$2"
+    expect 0 "rank $2 leaves after an error, over $1"
+    same leaves 3 "(-.*: .*rank $2 of .*\(it has left after a call of it\|has not made this call\)"
+}
+
 jobs=()
 for transport in shm tcp; do
     for ranks in 2 4; do
         late $transport $ranks &
+        jobs+=($!)
+    done
+    for rank in 0 1 2 3; do
+        leaver $transport $rank &
         jobs+=($!)
     done
     # shellcheck disable=SC2086

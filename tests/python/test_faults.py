@@ -93,17 +93,17 @@ def rank_timeout():
         begin = time.monotonic()
         with pytest.raises(hvd.HalayTimeout) as caught:
             hvd.allreduce(torch.ones(3), name="lonely")
-        assert 1 < time.monotonic() - begin < 10
+        assert 3 < time.monotonic() - begin < 12
         text = caught.value.verdict
     else:
-        time.sleep(4)
+        time.sleep(6)  # in the middle between the end of that deadline and the end of the barrier's
     hvd.barrier()
     assert hvd.allreduce(torch.ones(1), name="next", op=hvd.Sum).item() == hvd.size()
     return text
 
 
 def test_timeout_names_who_is_missing(job):
-    text, _ = job(2, rank_timeout, env={"HALAY_DEADLINE": "2"})
+    text, _ = job(2, rank_timeout, env={"HALAY_DEADLINE": "4"})
     assert "lonely" in text and "not submitted by rank 1" in text
 
 
