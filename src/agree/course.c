@@ -43,6 +43,8 @@ enum hly_heard hly_failing_sort(hly_view_t *v, fault_t *f, const struct hly_brok
             return HLY_HEARD_AGREED;
         return f && f->entered && v->made && !f->final ? HLY_HEARD_IN_STEP : HLY_HEARD_NOTHING;
     }
+    if (m->alarm == HLY_LEAVES && f && f->entered)
+        return HLY_HEARD_NOTHING; /* what they agree on is why it is missed */
     if (hly_broken_ends(b, v->sequence))
         return HLY_HEARD_QUESTION;
     if (complete)
@@ -82,7 +84,7 @@ bool hly_failing_raise(hly_view_t *v, fault_t *f, const verdict_t *mine)
 
 bool hly_failing_blames(hly_view_t *v, const fault_t *f, int rank, bool severed)
 {
-    if (f->final)
+    if (f->final || v->is(v->arg, rank) & HLY_RANK_LEFT)
         return false;
     if (hly_verdict_is_loss(&f->verdict))
         return true; /* this may be the better verdict, and one rank judges */

@@ -48,6 +48,19 @@ void hly_failing_tell(hly_view_t *v, fault_t *f, int to, const verdict_t *agreed
     v->send(v->arg, to, &m, agreed);
 }
 
+/* Those that have called it, or were called, see it end. If they are few, all are told: any of them
+ * may ask it for its vote, and find nobody. */
+void hly_failing_leave(hly_view_t *v, const verdict_t *why)
+{
+    const struct hly_failing_message m = {.from = v->rank, .alarm = HLY_LEAVES};
+    for (int r = 0; r < v->nranks; r++) {
+        const unsigned is = r == v->rank ? HLY_RANK_DEAD : v->is(v->arg, r);
+        if (!(is & (HLY_RANK_DEAD | HLY_RANK_LEFT)) &&
+            (v->nranks <= HLY_TOLD_MOST || is & HLY_RANK_CALLED))
+            v->send(v->arg, r, &m, why);
+    }
+}
+
 /* ---------------------------------------------------------------- the clock */
 
 /*

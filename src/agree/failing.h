@@ -56,7 +56,14 @@ struct hly_fault {
     uint64_t sets[];                 /* HLY_FAILING_SETS of them, a bit a rank */
 };
 
-enum { HLY_RANK_DEAD = 1, HLY_RANK_LINKED = 2 }; /* lost here; this rank has had a link to it */
+#define HLY_TOLD_MOST 64 /* ranks of a communicator in which each tells each */
+
+enum {                      /* what a rank knows of another one */
+       HLY_RANK_DEAD = 1,   /* it is lost here */
+       HLY_RANK_LINKED = 2, /* this rank has had a link to it */
+       HLY_RANK_CALLED = 4, /* one of the two has called the other one */
+       HLY_RANK_LEFT = 8    /* it has said why it leaves */
+};
 
 struct hly_failing_message {
     bool in_call; /* its sender has made the call */
@@ -208,6 +215,8 @@ void hly_failing_tell(hly_view_t *v, struct hly_fault *f, int to,
                       const struct hly_verdict_wire *agreed);
 void hly_failing_tell_all(hly_view_t *v, struct hly_fault *f,
                           const struct hly_verdict_wire *agreed);
+/* This rank ends, after an error of its own, and will make no call: `why` says so. */
+void hly_failing_leave(hly_view_t *v, const struct hly_verdict_wire *why);
 
 /* ---------------------------------------------------------------- course.c: what follows */
 

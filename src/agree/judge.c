@@ -58,7 +58,7 @@ static void clear(hly_view_t *v, fault_t *f, enum hly_failing_set set)
 
 static bool is_linked(hly_view_t *v, int rank)
 {
-    return v->is(v->arg, rank) == HLY_RANK_LINKED;
+    return (v->is(v->arg, rank) & (HLY_RANK_LINKED | HLY_RANK_DEAD)) == HLY_RANK_LINKED;
 }
 
 /* Is it dead, or stopped, as far as this rank knows? While the link to one that is called dead is

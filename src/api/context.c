@@ -22,7 +22,7 @@
 #include "device/device_builtin.h"
 #include "exec/exec.h"
 #include "exec/relaxed.h"
-#include "fault/elsewhere.h"
+#include "fault/leave.h"
 #include "run/group.h"
 #include "run/group_library.h"
 #include "run/returned.h"
@@ -588,7 +588,7 @@ static int finalize(halay_context_t *context)
     bool any = abandon_requests(context);
     const int owed = hly_returned_end(context);
     hly_progress(context); /* who has called it meanwhile is told, too */
-    hly_elsewhere_leave(context);
+    hly_fault_leave(context);
     hly_progress(context);
     int late = relaxed_end(context);
     flush(context);

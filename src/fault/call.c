@@ -36,8 +36,9 @@ static unsigned what_is(void *arg, int rank)
     const halay_context_t *ctx = at->comm->context;
     const struct hly_peer *p =
         hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(at->comm, rank)));
-    const unsigned dead = p && (p->dead || p->left_out) ? HLY_RANK_DEAD : 0;
-    return p && p->greeted ? dead | HLY_RANK_LINKED : dead;
+    return !p ? 0
+              : HLY_RANK_CALLED | (p->dead || p->left_out ? HLY_RANK_DEAD : 0u) |
+                    (p->greeted ? HLY_RANK_LINKED : 0u) | (p->explained ? HLY_RANK_LEFT : 0u);
 }
 
 static void post(void *arg, int to, const struct hly_failing_message *m,

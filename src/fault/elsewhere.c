@@ -9,8 +9,6 @@
 #include "plan/text.h"
 #include "wire/match.h"
 
-#define REASON_BYTES 190
-
 /* ---------------------------------------------------------------- gaps */
 
 /*
@@ -203,56 +201,4 @@ void hly_elsewhere_absent(const halay_comm_t *comm, int rank, bool waits, char *
     else
         snprintf(text, bytes, "%s",
                  waits ? "has not made this call: it waits in another one" : HLY_ABSENT_TEXT);
-}
-
-/* ---------------------------------------------------------------- leaving */
-
-/* Told to those that it has a link to, whoever has called whom, for they see it end; and to all if
- * they are few, for one may ask it for its vote, and find nobody. Its next call will not come. */
-static void tell_reason(halay_comm_t *comm, const struct hly_verdict_wire *v)
-{
-    for (int rank = 0; rank < comm->nranks; rank++) {
-        const halay_context_t *ctx = comm->context;
-        const struct hly_peer *peer =
-            hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
-        if (rank != comm->rank && (peer ? !peer->dead && !peer->left_out && !peer->explained
-                                        : comm->nranks <= HLY_TOLD_MOST))
-            hly_control_send(comm, rank, HLY_ALARM, comm->next_sequence, 0, HLY_LEAVES, NULL, v,
-                             sizeof(*v));
-    }
-}
-
-void hly_elsewhere_leave(halay_context_t *context)
-{
-    const halay_comm_t *failed = NULL;
-    char text[512];
-    for (struct hly_link *l = context->comms.next; l != &context->comms && !failed; l = l->next) {
-        const halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
-        failed = comm->failed && !comm->mended && !comm->last.alone ? comm : NULL;
-    }
-    if (!failed)
-        return;
-    hly_failure_text(&failed->last, text, sizeof(text));
-    hly_text_shorten(text, REASON_BYTES);
-    for (struct hly_link *l = context->comms.next; l != &context->comms; l = l->next) {
-        halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
-        struct hly_verdict_wire v;
-        if (comm->broken.agreed || comm->freed)
-            continue;
-        hly_verdict_init(&v, comm, HLY_CAUSE_PEER, HALAY_EPEER, comm->rank);
-        snprintf(v.detail, sizeof(v.detail), "it has left after a call of it%s failed: %.190s",
-                 comm == failed ? "" : " on another communicator", text);
-        tell_reason(comm, &v);
-    }
-}
-
-bool hly_elsewhere_left(const halay_comm_t *comm, const struct hly_slot *slot,
-                        const struct hly_header *h)
-{
-    const halay_context_t *ctx = comm->context;
-    struct hly_peer *peer =
-        hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, (int)h->from)));
-    if (peer)
-        peer->explained = true;
-    return slot && slot->fault && slot->fault->entered;
 }

@@ -11,8 +11,6 @@
 
 #include "fault/fault.h"
 
-#define HLY_TOLD_MOST 64 /* ranks of a communicator in which each tells each */
-
 /* The clock ends this agreement, and this rank has named who is absent: tells all what it holds. */
 void hly_elsewhere_tell_all(halay_comm_t *comm, const struct hly_slot *slot);
 
@@ -28,11 +26,5 @@ void hly_elsewhere_explain(halay_comm_t *comm, const struct hly_slot *slot,
                            struct hly_verdict_wire *verdict);
 /* What a verdict says of a rank that has not made a call. waits: it is known to wait in another. */
 void hly_elsewhere_absent(const halay_comm_t *comm, int rank, bool waits, char *text, size_t bytes);
-/* This rank finalizes. If a call of it has failed, those who wait for it elsewhere are told why it
- * leaves. */
-void hly_elsewhere_leave(halay_context_t *context);
-/* Such a word has come. True: the call's ranks agree already, so it is no news. */
-bool hly_elsewhere_left(const halay_comm_t *comm, const struct hly_slot *slot,
-                        const struct hly_header *header);
 
 #endif

@@ -64,8 +64,8 @@ static bool is_silent_one(halay_comm_t *comm, const struct hly_slot *slot, int r
                           const struct hly_peer *peer)
 {
     struct hly_fault_view at;
-    return !peer->explained && hly_failing_blames(hly_fault_view(&at, comm, slot->sequence),
-                                                  slot->fault, rank, !peer->ep);
+    return hly_failing_blames(hly_fault_view(&at, comm, slot->sequence), slot->fault, rank,
+                              !peer->ep);
 }
 
 static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *peer)
@@ -324,6 +324,17 @@ static bool is_verdict(const halay_comm_t *comm, const struct hly_verdict_wire *
     return sound;
 }
 
+/* That rank has said why it leaves: with these words its end is told. */
+static void note_reason(const halay_comm_t *comm, int rank, const struct hly_verdict_wire *why)
+{
+    const halay_context_t *ctx = comm->context;
+    struct hly_peer *peer = hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
+    if (!peer || peer->dead)
+        return;
+    peer->explained = true;
+    snprintf(peer->evidence, sizeof(peer->evidence), "%s", why->detail);
+}
+
 void hly_fault_verdict(halay_comm_t *comm, const struct hly_header *h,
                        const struct hly_verdict_wire *v)
 {
@@ -336,8 +347,8 @@ void hly_fault_verdict(halay_comm_t *comm, const struct hly_header *h,
     }
     struct hly_slot *slot = hly_comm_slot(comm, h->sequence);
     halay_request_t *r = slot ? slot->request : NULL;
-    if (h->kind == HLY_ALARM && h->cookie == HLY_LEAVES && hly_elsewhere_left(comm, slot, h))
-        return;
+    if (h->kind == HLY_ALARM && h->cookie == HLY_LEAVES)
+        note_reason(comm, (int)h->from, v);
     hly_fault_heard(comm, h, v);
     if (h->kind == HLY_REVOKE) /* the request may have ended meanwhile */
         hly_rendezvous_revoke(comm, slot && slot->request == r ? r : NULL, h);

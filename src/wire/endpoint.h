@@ -36,7 +36,7 @@ struct hly_peer { /* another process; lives as long as the context */
     halay_ep_t *ep;                  /* on that transport; NULL: severed */
     bool greeted;                    /* the hello was sent, and it is not dead */
     bool dead;
-    bool explained;          /* it has said why it leaves: fault/elsewhere.h */
+    bool explained;          /* it has said why it leaves: evidence, fault/leave.h */
     bool refused;            /* dead, since this rank has no memory for its connection */
     bool cut;                /* dead, since its host acknowledges nothing any more */
     bool left_out;           /* alive perhaps, but its communicators have gone on without it */

@@ -125,7 +125,9 @@ static void lose(halay_context_t *context, struct hly_peer *peer, const char *te
         return;
     peer->dead = true;
     peer->greeted = false;
-    snprintf(peer->evidence, sizeof(peer->evidence), "%s", text ? text : "no way to it any more");
+    if (!peer->explained)
+        snprintf(peer->evidence, sizeof(peer->evidence), "%s",
+                 text ? text : "no way to it any more");
     hly_log(context, HLY_INFO, "rank %d is lost: %s", peer->world_rank, peer->evidence);
     while (!hly_link_empty(&peer->queue))
         hly_send_cancel(context, HLY_OF(peer->queue.next, struct hly_send, link));

@@ -37,6 +37,7 @@ static void print_event(const hly_happens_t *e)
                  {HLY_CASE_REFUSED, "rank %u calls with a wrong argument"},
                  {HLY_CASE_HEARS, "rank %u hears rank %u:"},
                  {HLY_CASE_DIES, "rank %u dies"},
+                 {HLY_CASE_LEAVES, "rank %u ends after an error elsewhere"},
                  {HLY_CASE_FINDS, "rank %u finds rank %u dead"},
                  {HLY_CASE_STOPS, "rank %u is stopped"},
                  {HLY_CASE_RESUMES, "rank %u goes on"},
@@ -82,12 +83,14 @@ static const struct bounds {
     uint32_t nranks;
     hly_case_limits_t limits;
     bool by_hand; /* it takes long */
-} bounds[] = {{2, {2, 0, 0, 0, false}, false}, {2, {1, 1, 1, 1, true}, false},
-              {3, {0, 0, 0, 2, false}, false}, {3, {1, 0, 0, 1, true}, false},
-              {3, {2, 0, 0, 1, true}, false},  {3, {0, 0, 1, 0, false}, false},
-              {3, {0, 1, 0, 0, false}, false}, {3, {0, 0, 1, 1, false}, true},
-              {3, {0, 1, 0, 1, false}, true},  {3, {1, 0, 1, 1, false}, true},
-              {3, {1, 1, 0, 0, false}, true}};
+} bounds[] = {{2, {2, 0, 0, 0, false}, false},         {2, {1, 1, 1, 1, true}, false},
+              {3, {0, 0, 0, 2, false}, false},         {3, {1, 0, 0, 1, true}, false},
+              {3, {2, 0, 0, 1, true}, false},          {3, {0, 0, 1, 0, false}, false},
+              {3, {0, 1, 0, 0, false}, false},         {3, {0, 0, 1, 1, false}, true},
+              {3, {0, 1, 0, 1, false}, true},          {3, {1, 0, 1, 1, false}, true},
+              {3, {1, 1, 0, 0, false}, true},          {2, {1, 1, 1, 1, true, false, 1}, false},
+              {3, {0, 0, 0, 1, true, true, 1}, false}, {3, {0, 0, 1, 0, true, false, 1}, false},
+              {3, {1, 0, 0, 0, true, true, 1}, false}};
 
 static bool explore_one(const hly_failing_ops_t *ops, const struct bounds *b, bool loud)
 {
@@ -97,10 +100,11 @@ static bool explore_one(const hly_failing_ops_t *ops, const struct bounds *b, bo
     hly_call_world_init(&start, ops, b->nranks, &b->limits);
     const char *complaint = hly_explore_all(&failing_calls, &start, &trace, &counts);
     if (loud && ops == &hly_sound_verdicts) {
-        printf("a call of %u ranks, %u die, %u stopped, %u away, %u refused: %llu states, %llu "
-               "steps\n",
-               b->nranks, b->limits.deaths, b->limits.stops, b->limits.away, b->limits.refused,
-               (unsigned long long)counts.states, (unsigned long long)counts.steps);
+        printf("a call of %u ranks, %u die, %u leave, %u stopped, %u away, %u refused: %llu "
+               "states, %llu steps\n",
+               b->nranks, b->limits.deaths, b->limits.leave, b->limits.stops, b->limits.away,
+               b->limits.refused, (unsigned long long)counts.states,
+               (unsigned long long)counts.steps);
     }
     if (complaint) {
         printf("%s, %u ranks: %s\n", ops->name, b->nranks, complaint);
@@ -192,10 +196,11 @@ static bool run_one(const hly_failing_ops_t *ops, uint64_t *chance, bool loud)
     const uint32_t more = hly_random_below(chance, 2) ? HLY_CALL_RANKS - 2 : 3;
     const uint32_t nranks = 3 + hly_random_below(chance, more);
     const uint32_t deaths = hly_random_below(chance, 3), stops = hly_random_below(chance, 2),
-                   away = hly_random_below(chance, 2);
+                   away = hly_random_below(chance, 2), leave = hly_random_below(chance, 2);
     const bool sparse = !stops && !away && hly_random_below(chance, 2);
     const hly_case_limits_t limits = {
-        deaths, stops, away, hly_random_below(chance, 3), hly_random_below(chance, 2), sparse};
+        deaths, stops, away, hly_random_below(chance, 3), hly_random_below(chance, 2),
+        sparse, leave};
     const uint32_t rare = 1 + hly_random_below(chance, 60);
     bool must = true;
     hly_call_world_init(&start, ops, nranks, &limits);
@@ -218,8 +223,9 @@ static bool run_one(const hly_failing_ops_t *ops, uint64_t *chance, bool loud)
         }
     }
     if (w.complaint && loud) {
-        printf("%s, %u ranks, %u die, %u stopped, %u away, %u refused: %s\n", ops->name, nranks,
-               limits.deaths, limits.stops, limits.away, limits.refused, w.complaint);
+        printf("%s, %u ranks, %u die, %u leave, %u stopped, %u away, %u refused: %s\n", ops->name,
+               nranks, limits.deaths, limits.leave, limits.stops, limits.away, limits.refused,
+               w.complaint);
         hly_explore_shorten(&failing_calls, &start, &trace);
         print_trace(&start, &trace);
     }

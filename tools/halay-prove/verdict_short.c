@@ -67,6 +67,30 @@ void hly_print_short(const hly_short_t *v)
 
 /* ---------------------------------------------------------------- states */
 
+const hly_failing_ops_t hly_sound_verdicts = {"src/agree", HLY_FAILING_OPS};
+
+void hly_call_world_init(hly_call_world_t *w, const hly_failing_ops_t *ops, uint32_t nranks,
+                         const hly_case_limits_t *limits)
+{
+    memset(w, 0, sizeof *w);
+    w->ops = ops;
+    w->nranks = nranks;
+    w->limits = *limits;
+    w->now_ns = UINT64_C(1000000000000);
+    for (uint32_t r = 0; r < nranks; r++) {
+        w->ranks[r].linked = (uint8_t)(limits->sparse ? 1u << ((r + 1) % nranks) : ~(1u << r));
+    }
+}
+
+void hly_call_world_copy(void *copy, const void *world)
+{
+    hly_call_world_t *to = copy;
+    const hly_call_world_t *from = world;
+    memcpy(to, from, offsetof(hly_call_world_t, ranks));
+    memcpy(to->ranks, from->ranks, from->nranks * sizeof from->ranks[0]);
+    memcpy(to->letters, from->letters, from->nletters * sizeof from->letters[0]);
+}
+
 static uint64_t mix_short(uint64_t hash, const hly_short_t *s)
 {
     uint64_t words[2] = {0};
@@ -98,16 +122,17 @@ uint64_t hly_call_world_hash(const void *world)
 {
     const hly_call_world_t *w = world;
     uint64_t links[HLY_CALL_RANKS * HLY_CALL_RANKS] = {0};
-    uint64_t hash =
-        hly_seen_mix(1, w->dead | (uint64_t)w->stopped << 8 | (uint64_t)w->was_stopped << 16 |
-                            (uint64_t)w->was_away << 24 | (uint64_t)w->nrefused << 32);
+    uint64_t hash = hly_seen_mix(
+        1, w->dead | (uint64_t)w->stopped << 8 | (uint64_t)w->was_stopped << 16 |
+               (uint64_t)w->was_away << 24 | (uint64_t)w->nrefused << 32 | (uint64_t)w->left << 40);
     hash = w->dead | w->was_stopped | w->was_away ? hash : mix_short(hash, &w->best);
     for (uint32_t r = 0; r < w->nranks; r++) {
         const hly_caller_t *c = &w->ranks[r];
         hash = hly_seen_mix(hash, c->phase | (uint64_t)c->data << 8 | (uint64_t)c->known << 16 |
                                       (uint64_t)c->has_fault << 24 | (uint64_t)c->settled << 25 |
                                       (uint64_t)c->broken << 26 | (uint64_t)c->agreed << 27 |
-                                      (uint64_t)c->listens << 28 | (uint64_t)c->linked << 32);
+                                      (uint64_t)c->listens << 28 | (uint64_t)c->linked << 32 |
+                                      (uint64_t)c->explained << 40);
         hash = hly_seen_mix(hash, (c->phase == HLY_IN || c->phase == HLY_FAILS)
                                       ? until(w, c->started_ns + HLY_CALL_DEADLINE_NS)
                                       : 0);

@@ -14,43 +14,19 @@
 
 #define LATE_SHARE 8
 
-enum { SEQUENCE = 5, DATA = 0, ALARM };
-
-const hly_failing_ops_t hly_sound_verdicts = {"src/agree", HLY_FAILING_OPS};
+enum { SEQUENCE = 5, DATA = 0, ALARM, WHY = 'w' };
 
 static uint8_t bit(uint32_t rank)
 {
     return (uint8_t)(1u << rank);
 }
 
-void hly_call_world_init(hly_call_world_t *w, const hly_failing_ops_t *ops, uint32_t nranks,
-                         const hly_case_limits_t *limits)
-{
-    memset(w, 0, sizeof *w);
-    w->ops = ops;
-    w->nranks = nranks;
-    w->limits = *limits;
-    w->now_ns = UINT64_C(1000000000000);
-    for (uint32_t r = 0; r < nranks; r++) {
-        w->ranks[r].linked = limits->sparse ? bit((r + 1) % nranks) : (uint8_t)~bit(r);
-    }
-}
-
-void hly_call_world_copy(void *copy, const void *world)
-{
-    hly_call_world_t *to = copy;
-    const hly_call_world_t *from = world;
-    memcpy(to, from, offsetof(hly_call_world_t, ranks));
-    memcpy(to->ranks, from->ranks, from->nranks * sizeof from->ranks[0]);
-    memcpy(to->letters, from->letters, from->nletters * sizeof from->letters[0]);
-}
-
 /* ---------------------------------------------------------------- verdicts */
 
-static struct hly_verdict_wire verdict(enum hly_cause cause, int rank, char words)
+static struct hly_verdict_wire verdict(enum hly_cause cause, int rank, uint32_t words)
 {
     return (struct hly_verdict_wire){
-        .cause = cause, .code = -1, .rank = rank, .other = -1, .detail = {words}};
+        .cause = cause, .code = -1, .rank = rank, .other = -1, .detail = {(char)words}};
 }
 
 /* ---------------------------------------------------------------- messages */
@@ -68,7 +44,8 @@ static unsigned what_is(void *arg, int rank)
         return 0;
     }
     const hly_caller_t *c = &s->w->ranks[s->rank];
-    return (c->linked & bit((uint32_t)rank) ? HLY_RANK_LINKED : 0u) |
+    return (c->linked & bit((uint32_t)rank) ? HLY_RANK_LINKED | HLY_RANK_CALLED : 0u) |
+           (c->explained & bit((uint32_t)rank) ? HLY_RANK_LEFT : 0u) |
            (c->known & bit((uint32_t)rank) ? HLY_RANK_DEAD : 0u);
 }
 
@@ -202,6 +179,10 @@ static void check_end(hly_call_world_t *w, uint32_t r)
     }
     if (!(w->dead | w->was_stopped | w->was_away) && !is_same(&w->best, &c->result)) {
         w->complaint = "the verdict is not the best one that a rank has found";
+    }
+    if (c->result.cause == HLY_CAUSE_PEER && w->left & bit((uint32_t)c->result.rank) &&
+        c->result.words != WHY) {
+        w->complaint = "a rank that has said why it leaves is told to be lost";
     }
     for (uint32_t x = 0; x < w->nranks; x++) {
         const hly_caller_t *other = &w->ranks[x];
@@ -384,6 +365,9 @@ static void hear_verdict(hly_call_world_t *w, uint32_t r, const hly_letter_t *l)
     struct hly_fault *f = c->has_fault ? &c->fault : NULL;
     sight_t s;
     hly_view_t *view = view_of(&s, w, r);
+    if (m.alarm == HLY_LEAVES) {
+        c->explained |= bit(l->from);
+    }
     switch (w->ops->sort(view, f, &b, &m, &v, c->phase == HLY_WELL || c->phase == HLY_ENDED)) {
     case HLY_HEARD_IN_STEP:
         w->ops->end_in_step(f, &v);
@@ -474,6 +458,19 @@ static void hear(hly_call_world_t *w, uint32_t r, uint32_t from)
     try_complete(w, r);
 }
 
+static void die(hly_call_world_t *w, uint32_t r)
+{
+    uint32_t kept = 0;
+    w->dead |= bit(r);
+    memset(&w->ranks[r], 0, sizeof w->ranks[r]);
+    for (uint32_t i = 0; i < w->nletters; i++) {
+        if (w->letters[i].to != r) {
+            w->letters[kept++] = w->letters[i];
+        }
+    }
+    w->nletters = kept;
+}
+
 static void find(hly_call_world_t *w, uint32_t r, uint32_t x)
 {
     hly_caller_t *c = &w->ranks[r];
@@ -482,8 +479,8 @@ static void find(hly_call_world_t *w, uint32_t r, uint32_t x)
     while (receive(w, x, r, &l)) {
     }
     c->known |= bit(x);
-    const struct hly_verdict_wire v =
-        verdict(HLY_CAUSE_PEER, (int)x, (char)(w->limits.words ? 'a' + r : 0));
+    const uint32_t own = w->limits.words ? 'a' + r : 0, words = c->explained & bit(x) ? WHY : own;
+    const struct hly_verdict_wire v = verdict(HLY_CAUSE_PEER, (int)x, words);
     note_broken(c, &v);
     if (c->has_fault) {
         w->ops->lost(view_of(&s, w, r), &c->fault);
@@ -494,6 +491,16 @@ static void find(hly_call_world_t *w, uint32_t r, uint32_t x)
     }
     help(w, r);
     try_complete(w, r);
+}
+
+/* A rank ends, after an error elsewhere: it says so, and dies. */
+static void leave(hly_call_world_t *w, uint32_t r)
+{
+    sight_t s;
+    const struct hly_verdict_wire v = verdict(HLY_CAUSE_PEER, (int)r, WHY);
+    w->ops->leave(view_of(&s, w, r), &v);
+    w->left |= bit(r);
+    die(w, r);
 }
 
 static void name_the_absent(hly_call_world_t *w, uint32_t r)
@@ -616,8 +623,11 @@ static void add_calls(const hly_call_world_t *w, uint32_t r, hly_happens_t event
 
 static void add_faults(const hly_call_world_t *w, uint32_t r, hly_happens_t events[], uint32_t *n)
 {
-    if (count(w->dead) < w->limits.deaths) {
+    if (count(w->dead & ~w->left) < w->limits.deaths) {
         add(events, n, HLY_CASE_DIES, r, 0, false);
+    }
+    if (count(w->left) < w->limits.leave && w->ranks[r].phase == HLY_OUT) {
+        add(events, n, HLY_CASE_LEAVES, r, 0, false);
     }
     if (count(w->was_stopped) < w->limits.stops && is_made(w, r)) {
         add(events, n, HLY_CASE_STOPS, r, 0, false);
@@ -670,6 +680,7 @@ static void forget(hly_call_world_t *w)
             memset(c->fault_bytes, 0, sizeof c->fault_bytes);
             c->has_fault = c->listens = false;
             c->known = w->dead;
+            c->explained = w->left;
         }
     }
 }
@@ -691,7 +702,8 @@ uint32_t hly_call_world_events(const void *world, hly_happens_t events[])
             if (is_under_way(w, (int)x, r)) {
                 add(events, &n, HLY_CASE_HEARS, r, x, active);
             }
-            if (w->dead & ~w->ranks[r].known & bit(x)) {
+            if (w->dead & ~w->ranks[r].known & bit(x) &&
+                !(w->left & bit(x) && is_under_way(w, (int)x, r))) {
                 add(events, &n, HLY_CASE_FINDS, r, x, active);
             }
         }
@@ -746,15 +758,9 @@ void hly_call_world_apply(void *world, const hly_happens_t *e)
             w->complaint = "ranks wait for the clock, and all are there";
         }
     } else if (e->what == HLY_CASE_DIES) {
-        uint32_t kept = 0;
-        w->dead |= bit(r);
-        memset(c, 0, sizeof *c);
-        for (uint32_t i = 0; i < w->nletters; i++) {
-            if (w->letters[i].to != r) {
-                w->letters[kept++] = w->letters[i];
-            }
-        }
-        w->nletters = kept;
+        die(w, r);
+    } else if (e->what == HLY_CASE_LEAVES) {
+        leave(w, r);
     }
     forget(w);
     for (uint32_t x = 0; x < w->nranks; x++) { /* has it read now what had come? */

@@ -43,6 +43,7 @@ typedef struct hly_failing_ops {
     void (*tell)(hly_view_t *, struct hly_fault *, int, const struct hly_verdict_wire *);
     void (*tell_all)(hly_view_t *, struct hly_fault *, const struct hly_verdict_wire *);
     bool (*adopt)(hly_view_t *, struct hly_fault *, const struct hly_verdict_wire *);
+    void (*leave)(hly_view_t *, const struct hly_verdict_wire *);
 } hly_failing_ops_t;
 
 #define HLY_FAILING_OPS                                                                            \
@@ -51,7 +52,7 @@ typedef struct hly_failing_ops {
         hly_failing_look, hly_failing_look_alone, hly_failing_is_silent, hly_failing_name,         \
         hly_failing_end_too, hly_failing_is_late, hly_failing_go_on, hly_failing_help,             \
         hly_failing_end, hly_failing_end_in_step, hly_failing_tell, hly_failing_tell_all,          \
-        hly_held_adopt
+        hly_held_adopt, hly_failing_leave
 
 extern const hly_failing_ops_t hly_sound_verdicts;
 
@@ -60,6 +61,7 @@ typedef enum hly_step_kind {
     HLY_CASE_REFUSED = 'r', /* rank a calls, and its call is wrong */
     HLY_CASE_HEARS = 'h',   /* rank a hears the next message of rank b */
     HLY_CASE_DIES = 'd',    /* rank a dies */
+    HLY_CASE_LEAVES = 'e',  /* rank a ends after an error elsewhere, and has not called */
     HLY_CASE_FINDS = 'f',   /* rank a finds rank b dead; what was under way from there is lost */
     HLY_CASE_STOPS = 's',   /* rank a is stopped */
     HLY_CASE_RESUMES = 'g', /* and goes on */
@@ -70,8 +72,9 @@ typedef enum hly_step_kind {
 
 typedef struct hly_case_limits { /* of what may go wrong */
     uint32_t deaths, stops, away, refused;
-    bool words;  /* ranks say one death by different words */
-    bool sparse; /* data go round a ring: ranks have links to those before and after them only */
+    bool words;     /* ranks say one death by different words */
+    bool sparse;    /* data go round a ring: ranks have links to those before and after them only */
+    uint32_t leave; /* ranks that end after an error elsewhere */
 } hly_case_limits_t;
 
 typedef struct hly_short { /* a verdict */
@@ -88,7 +91,7 @@ typedef struct hly_letter { /* a message under way */
 typedef enum hly_phase { HLY_OUT, HLY_IN, HLY_FAILS, HLY_ENDED, HLY_WELL } hly_phase_t;
 
 typedef struct hly_caller { /* a rank */
-    uint8_t phase, data, known, linked;
+    uint8_t phase, data, known, linked, explained;
     bool has_fault, settled, broken, agreed, listens, asked;
     uint64_t started_ns;
     hly_short_t broken_by, result;
@@ -102,7 +105,7 @@ typedef struct hly_call_world {
     const hly_failing_ops_t *ops;
     hly_case_limits_t limits;
     uint32_t nranks, nletters, nrefused;
-    uint8_t dead, stopped, was_stopped, was_away;
+    uint8_t dead, left, stopped, was_stopped, was_away; /* dead: and those that have left */
     bool loud;
     uint64_t now_ns;
     const char *complaint; /* what has gone wrong, or NULL */
