@@ -9,6 +9,7 @@
  * matter until ended().
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,6 +18,8 @@
 #include <hly_build.h>
 
 #include "driver.h"
+
+#define HLY_AGENT_ENDED "its connection ended"
 
 static struct hly_agent *agent_of(const halay_launch_t *d, const struct hly_boot_guest *guest)
 {
@@ -189,7 +192,7 @@ void hly_agents_left(halay_launch_t *d, const struct hly_boot_guest *guest)
 {
     struct hly_agent *agent = agent_of(d, guest);
     if (agent)
-        lose_agent(d, agent, "its connection ended");
+        lose_agent(d, agent, HLY_AGENT_ENDED);
 }
 
 /* ---------------------------------------------------------------- for the launcher */
@@ -274,10 +277,12 @@ static void send_frame(halay_launch_t *d, struct hly_agent *agent, struct hly_fr
 {
     struct hly_boot_guest *guest = agent->guest;
     hly_frame_seal(&agent->frames, frame);
+    errno = EAGAIN;
     if (hly_boot_reception_push(guest, frame, sizeof *frame))
         return;
+    const bool full = errno == EAGAIN;
     hly_boot_reception_dismiss(&d->reception, guest);
-    lose_agent(d, agent, "it does not read what it is told");
+    lose_agent(d, agent, full ? "it does not read what it is told" : HLY_AGENT_ENDED);
 }
 
 static void send_to(halay_launch_t *d, struct hly_agent *agent, const halay_launch_event_t *c)

@@ -29,7 +29,7 @@ no_agents() {
     hosts far.example
     job --agents 0 --min-np 1 --host-discovery-script 'cat hosts' --elastic-timeout 6
     ended 1 head "there have been too few ranks for 6 s"
-    [ "$(grep -c 'host far.example is not this machine.*by itself or by --start-agent$' head.err)" = 1 ] || failed "said not once"
+    [ "$(grep -c 'host far.example is not this machine.*by itself or by --start-agent$' head.err)" = 1 ] || fail "said not once"
 }
 beside none no_agents
 # A failure costs all places of its host, which two agents have brought here; nobody meets the others who is not to stay.
@@ -42,11 +42,11 @@ dropped() {
     done
     told head "process 0 (pid [0-9]* on a) was killed by signal 9 (SIGKILL); host a is dropped for 1 s, with 1 more process of it$"
     world 1
-    [ "$(grep -m 1 'a world of' 3.err)" = "a world of 1 from step 5" ] || failed "not b alone"
+    [ "$(grep -m 1 'a world of' 3.err)" = "a world of 1 from step 5" ] || fail "not b alone"
     world 3 2
     touch over
     for n in head 1 2 3; do ended 0 "$n"; done
-    [ "$(cat 1.out 2.out 3.out | grep '^host' | tr '\n' ' ')" = "host a host a host a host a host b " ] || failed "HOROVOD_HOSTNAME"
+    [ "$(cat 1.out 2.out 3.out | grep '^host' | tr '\n' ' ')" = "host a host a host a host a host b " ] || fail "HOROVOD_HOSTNAME"
 }
 beside drop dropped
 
@@ -109,7 +109,7 @@ begin second "$HALAYRUN" --agents 1 --listen "$where"
 ended 125 second "no rendezvous at TCP port ${where##*:} of 127.0.0.1: Address already in use"
 agent 2 -np 1 --secret-file secret "$JOB_RANK" briefly
 for name in head 1 2; do ended 0 $name; done
-grep -q '^\[2\] rank 2 of 4' 1.out || failed "ranks of the first agent are not labelled"
+grep -q '^\[2\] rank 2 of 4' 1.out || fail "ranks of the first agent are not labelled"
 
 # The head comes later than its agent, at a port that nobody else draws. A rank's end, and an agent's, are failures of
 # the job.
@@ -129,7 +129,7 @@ pkill -KILL -fxn "sleep 1000[.]$mark"
 ended 137 head "rank [0-2] (pid [0-9]* on .*) was killed by signal 9 (SIGKILL)$"
 ended 137 1
 ended 137 2
-sleeping 0 || failed "processes are left"
+sleeping 0 || fail "processes are left"
 job --agents 1 -np 1 sleep "1000.$mark"
 agent 1 -np 1 sleep "1000.$mark"
 TRIES=2000 until_true sleeping 2
@@ -155,7 +155,7 @@ for least in "" "--min-np 1"; do
     kill -TERM "$(process head)"
     ended 143 head "signal 15 (SIGTERM): ending the job; the ranks have got it, and have 30 s"
     ended 143 1
-    [ "$(cat head.out 1.out | grep -c saved)" = 3 ] || failed "ranks had no time to save $least"
+    [ "$(cat head.out 1.out | grep -c saved)" = 3 ] || fail "ranks had no time to save $least"
 done
 
 # Ranks that change: one is killed, one is stopped, an agent is killed, another takes its places.
@@ -182,7 +182,7 @@ ended 143 4 "are told to leave the job at their next commit"
 ms=$(($(date +%s%3N) - start))
 within 20000
 told head "the agent on .* leaves"
-! grep -q "[34] .*lost with its agent.*" <(sed -n '/leaves/,$p' head.err) || failed "who leaves has failed"
+! grep -q "[34] .*lost with its agent.*" <(sed -n '/leaves/,$p' head.err) || fail "who leaves has failed"
 kill -TERM "$(process head)"
 ended 143 head "signal 15 (SIGTERM): ending the job"
 ended 143 1

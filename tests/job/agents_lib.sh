@@ -10,7 +10,6 @@ cool=(--blacklist-cooldown-range 0.1 60)
 endless=1000000$mark # steps of job_elastic, by which this test finds its own
 
 say_all() { for f in *.err; do echo "-- $f" && tail -n 25 "$f"; done >&2; }
-failed() { say_all && fail "$@"; }
 # NAME COMMAND...: in the background; its process is ${pid[NAME]}
 begin() {
     timeout -k 5 60 "${@:2}" >"$1.out" 2>"$1.err" &
@@ -21,8 +20,8 @@ process() { TRIES=2000 until_true pgrep -P "${pid[$1]}" -x halayrun && pgrep -P 
 ended() {
     wait "${pid[$2]}"
     status=$?
-    [ "$status" = "$1" ] || failed "$2 has ended with status $status, not $1"
-    [ -z "${3:-}" ] || grep -q -- "$3" "$2.err" || failed "$2.err does not say: $3"
+    [ "$status" = "$1" ] || fail "$2 has ended with status $status, not $1"
+    [ -z "${3:-}" ] || grep -q -- "$3" "$2.err" || fail "$2.err does not say: $3"
 }
 told() { TRIES=2000 until_true grep -q -- "$2" "$1.err"; }
 # OPTIONS...: a head, whose address is $where

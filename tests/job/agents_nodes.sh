@@ -12,12 +12,12 @@ listen=0
 on() { at=(ip netns exec "$net-$1"); }
 
 on 1 && job --agents 1 -np 2 -l "$JOB_RANK" briefly
-[ "${where%:*}" = "$network.11" ] || failed "agents are to come to $where"
+[ "${where%:*}" = "$network.11" ] || fail "agents are to come to $where"
 on 2 && agent 1 -np 2 -l "$JOB_RANK" briefly
 ended 0 head
 ended 0 1
-for r in 0 1; do grep -q "^\[$r\] rank $r of 4, .*tcp" head.out || failed "rank $r"; done
-for r in 2 3; do grep -q "^\[$r\] rank $r of 4, .*tcp" 1.out || failed "rank $r"; done
+for r in 0 1; do grep -q "^\[$r\] rank $r of 4, .*tcp" head.out || fail "rank $r"; done
+for r in 2 3; do grep -q "^\[$r\] rank $r of 4, .*tcp" 1.out || fail "rank $r"; done
 
 # A rank there dies; the wire is cut: the others go on, and the agent ends what it has; another one brings them back.
 export HALAY_LINK_PATIENCE=2
@@ -38,5 +38,5 @@ on 2 && agent 2 -np 2 "${E[@]}"
 world 3 3
 touch over
 for name in head 2; do ended 0 $name; done
-[ "$(cat head.out 2.out | grep -c '^ended after')" = 3 ] || failed "not 3 ranks come to the end"
+[ "$(cat head.out 2.out | grep -c '^ended after')" = 3 ] || fail "not 3 ranks come to the end"
 nothing_left

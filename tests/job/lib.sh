@@ -16,6 +16,7 @@ mark=9$RANDOM$RANDOM # `sleep 1000.$mark` is a process that this test can find
 fail() {
     echo "FAILED: $*" >&2
     for f in out err; do [ -f $f ] && head -c 2000 $f | sed "s/^/  $f: /" >&2; done
+    ! declare -F say_all >/dev/null || say_all # of a test that has more
     pkill -KILL -fx "sleep 1000[.]$mark"
     exit 1
 }
