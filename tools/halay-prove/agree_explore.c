@@ -38,6 +38,9 @@ static void print_event(const hly_happens_t *e)
     case HLY_HEARS:
         printf("    rank %u hears rank %u:", e->a, e->b);
         break;
+    case HLY_OVERTAKES:
+        printf("    rank %u hears a later message of rank %u:", e->a, e->b % 64U);
+        break;
     case HLY_DIES:
         printf("    rank %u dies", e->a);
         break;

@@ -2,11 +2,10 @@
 /*
  * agree_world.c - what can happen to a group of ranks in an agreement, and what must not.
  *
- * Messages of a pair stay in order, and arrive. Those of a dead rank arrive until its death is
- * found. A deadline passes only when all that was sent to the rank has been read, and only for a
- * rank that is dead, has not called, has ended, is the slow one, or takes the rank itself for
- * failed and has read all that it sent. A rank that has ended may never listen again, as far as
- * others are well.
+ * Messages arrive, in any order. Those of a dead rank arrive until its death is found. A deadline
+ * passes only when all that was sent to the rank has been read, and only for a rank that is dead,
+ * has not called, has ended, is the slow one, or takes the rank itself for failed and has read all
+ * that it sent. A rank that has ended may never listen again, as far as others are well.
  */
 #include "agree_world.h"
 
@@ -14,6 +13,8 @@
 #include <string.h>
 
 #include "seen.h"
+
+enum { OVERTAKES = 4 }; /* so many of a pair are next */
 
 const hly_agreement_ops_t hly_sound = {
     "src/agree",         hly_agreement_refuses, hly_agreement_enter, hly_agreement_note,
@@ -65,7 +66,7 @@ void hly_world_copy(void *copy, const void *world)
     to->complaint = from->complaint;
 }
 
-/* The order of messages of different pairs is no part of the state. */
+/* The order of messages is no part of the state. */
 uint64_t hly_world_hash(const void *world)
 {
     const hly_world_t *w = world;
@@ -79,9 +80,10 @@ uint64_t hly_world_hash(const void *world)
     for (uint32_t i = 0; i < w->nflights; i++) {
         const hly_flight_t *f = &w->flights[i];
         uint64_t *link = &links[f->from * 4 + f->to];
-        *link = hly_seen_mix(*link + 1, f->what | f->call << 8 | (uint64_t)(uint32_t)f->flag << 16);
-        *link = hly_seen_mix(*link, f->ballot | f->failed << 8 | f->without << 16 |
-                                        (uint64_t)(uint32_t)f->code << 32);
+        const uint64_t one =
+            hly_seen_mix(1, f->what | f->call << 8 | (uint64_t)(uint32_t)f->flag << 16);
+        *link += hly_seen_mix(one, f->ballot | f->failed << 8 | f->without << 16 |
+                                       (uint64_t)(uint32_t)f->code << 32);
     }
     for (uint32_t i = 0; i < 16; i++) {
         hash = hly_seen_mix(hash, links[i]);
@@ -135,11 +137,12 @@ static void send(void *arg, int to, const struct hly_agreement_message *m)
                        .without = has_value ? *m->without : 0};
 }
 
-/* Takes the first message of the pair out; false: there is none. */
-static bool receive(hly_world_t *w, uint32_t from, uint32_t to, hly_flight_t *flight)
+/* Takes a message of the pair out, behind so many others; false: there is none. */
+static bool receive(hly_world_t *w, uint32_t from, uint32_t to, uint32_t behind,
+                    hly_flight_t *flight)
 {
     for (uint32_t i = 0; i < w->nflights; i++) {
-        if (w->flights[i].from == from && w->flights[i].to == to) {
+        if (w->flights[i].from == from && w->flights[i].to == to && !behind--) {
             *flight = w->flights[i];
             w->nflights--;
             memmove(w->flights + i, w->flights + i + 1, (w->nflights - i) * sizeof *flight);
@@ -149,14 +152,18 @@ static bool receive(hly_world_t *w, uint32_t from, uint32_t to, hly_flight_t *fl
     return false;
 }
 
+static uint32_t under_way(const hly_world_t *w, uint32_t from, uint32_t to)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->nflights; i++) {
+        n += w->flights[i].from == from && w->flights[i].to == to;
+    }
+    return n;
+}
+
 static bool is_under_way(const hly_world_t *w, uint32_t from, uint32_t to)
 {
-    for (uint32_t i = 0; i < w->nflights; i++) {
-        if (w->flights[i].from == from && w->flights[i].to == to) {
-            return true;
-        }
-    }
-    return false;
+    return under_way(w, from, to) > 0;
 }
 
 /* What makes no difference any more is forgotten, so that fewer states differ: messages to the dead
@@ -273,6 +280,9 @@ bool hly_world_can(const void *world, const hly_happens_t *e)
 {
     const hly_world_t *w = world;
     uint64_t slow, away;
+    if (e->what == HLY_OVERTAKES && e->a < w->nranks && e->b % 64 < w->nranks) {
+        return !is_dead(w, e->a) && under_way(w, e->b % 64, e->a) > e->b / 64;
+    }
     if (e->a >= w->nranks || e->b >= w->nranks || is_dead(w, e->a)) {
         return false;
     }
@@ -302,17 +312,21 @@ uint32_t hly_world_events(const void *world, hly_happens_t events[])
 {
     const hly_world_t *w = world;
     uint32_t n = 0;
-    uint64_t seen[HLY_WORLD_RANKS] = {0}, slow, away;
+    uint64_t slow, away;
+    uint8_t before[HLY_WORLD_RANKS][HLY_WORLD_RANKS] = {0}; /* of the pair */
     for (uint32_t i = 0; i < w->nflights; i++) {
         const hly_flight_t *f = &w->flights[i];
-        if (!(seen[f->to] & bit(f->from))) {
-            seen[f->to] |= bit(f->from);
+        const uint32_t k = before[f->from][f->to];
+        before[f->from][f->to] += k < OVERTAKES;
+        if (k == 0) {
             /* A rank that has ended listens within a deadline: only who was silent itself counts on
              * that.
              */
             const bool listens =
                 is_over(w, f->to) && is_active(w, f->from) && ((w->slow | w->away) & bit(f->from));
             add(events, &n, HLY_HEARS, f->to, f->from, is_active(w, f->to) || listens);
+        } else if (k < OVERTAKES) {
+            add(events, &n, HLY_OVERTAKES, f->to, f->from + 64 * k, false);
         }
     }
     for (uint32_t r = 0; r < w->nranks; r++) {
@@ -388,7 +402,9 @@ void hly_world_apply(void *world, const hly_happens_t *e)
 {
     hly_world_t *w = world;
     struct hly_agreement *a = rank_of(w, e->a);
-    sender_t sender = {w, e->a, e->what == HLY_HEARS ? e->b : -1};
+    const uint32_t from = e->b % 64, behind = e->what == HLY_OVERTAKES ? e->b / 64 : 0;
+    const bool hears = e->what == HLY_HEARS || e->what == HLY_OVERTAKES;
+    sender_t sender = {w, e->a, hears ? (int)from : -1};
     const struct hly_agreement_sink sink = {send, &sender};
     hly_flight_t f;
     if (e->what == HLY_DIES) {
@@ -404,7 +420,7 @@ void hly_world_apply(void *world, const hly_happens_t *e)
             }
         }
         w->ops->go_on(a, &sink);
-    } else if (e->what == HLY_HEARS && receive(w, e->b, e->a, &f)) {
+    } else if (hears && receive(w, from, e->a, behind, &f)) {
         const struct hly_agreement_message m = {.what = (enum hly_agreement_what)f.what,
                                                 .call = f.call,
                                                 .flag = f.flag,
@@ -418,7 +434,7 @@ void hly_world_apply(void *world, const hly_happens_t *e)
         w->ops->heard(a, f.from, &m, &sink);
     } else if (e->what == HLY_FINDS) {
         w->known[e->a] |= bit(e->b);
-        while (receive(w, e->b, e->a, &f)) {
+        while (receive(w, e->b, e->a, 0, &f)) {
         }
         if (a->entered && !is_over(w, e->a)) {
             w->ops->note(a, e->b, false);

@@ -9,7 +9,7 @@
 #include "../../src/agree/agree.h"
 #include "explore.h"
 
-enum { HLY_WORLD_RANKS = 64, HLY_WORLD_FLIGHTS = 16384, HLY_WORLD_EVENTS = 8192 };
+enum { HLY_WORLD_RANKS = 64, HLY_WORLD_FLIGHTS = 16384, HLY_WORLD_EVENTS = 32768 };
 
 /* The functions of src/agree/agree.c, or those of a damaged copy. */
 typedef struct hly_agreement_ops {
@@ -27,12 +27,13 @@ typedef struct hly_agreement_ops {
 extern const hly_agreement_ops_t hly_sound;
 
 typedef enum hly_happening {
-    HLY_CALLS = 'c', /* rank a calls */
-    HLY_HEARS = 'h', /* rank a hears the next message of rank b */
-    HLY_DIES = 'd',  /* rank a dies */
-    HLY_FINDS = 'f', /* rank a finds rank b dead; what was under way from there is lost */
-    HLY_ASKS = 'a',  /* rank a, who coordinates, asks again */
-    HLY_CLOCK = 't'  /* the timer of rank a is due */
+    HLY_CALLS = 'c',     /* rank a calls */
+    HLY_HEARS = 'h',     /* rank a hears the next message of rank b */
+    HLY_OVERTAKES = 'o', /* or a later one: the b / 64-th of rank b modulo 64 */
+    HLY_DIES = 'd',      /* rank a dies */
+    HLY_FINDS = 'f',     /* rank a finds rank b dead; what was under way from there is lost */
+    HLY_ASKS = 'a',      /* rank a, who coordinates, asks again */
+    HLY_CLOCK = 't'      /* the timer of rank a is due */
 } hly_happening_t;
 
 typedef struct hly_limits { /* of what may go wrong */

@@ -36,6 +36,7 @@ static void print_event(const hly_happens_t *e)
     } texts[] = {{HLY_CASE_CALLS, "rank %u calls"},
                  {HLY_CASE_REFUSED, "rank %u calls with a wrong argument"},
                  {HLY_CASE_HEARS, "rank %u hears rank %u:"},
+                 {HLY_CASE_OVERTAKES, "rank %u hears a later message (%u):"},
                  {HLY_CASE_DIES, "rank %u dies"},
                  {HLY_CASE_LEAVES, "rank %u ends after an error elsewhere"},
                  {HLY_CASE_FINDS, "rank %u finds rank %u dead"},
@@ -83,14 +84,22 @@ static const struct bounds {
     uint32_t nranks;
     hly_case_limits_t limits;
     bool by_hand; /* it takes long */
-} bounds[] = {{2, {2, 0, 0, 0, false}, false},         {2, {1, 1, 1, 1, true}, false},
-              {3, {0, 0, 0, 2, false}, false},         {3, {1, 0, 0, 1, true}, false},
-              {3, {2, 0, 0, 1, true}, false},          {3, {0, 0, 1, 0, false}, false},
-              {3, {0, 1, 0, 0, false}, false},         {3, {0, 0, 1, 1, false}, true},
-              {3, {0, 1, 0, 1, false}, true},          {3, {1, 0, 1, 1, false}, true},
-              {3, {1, 1, 0, 0, false}, true},          {2, {1, 1, 1, 1, true, false, 1}, false},
-              {3, {0, 0, 0, 1, true, true, 1}, false}, {3, {0, 0, 1, 0, true, false, 1}, false},
-              {3, {1, 0, 0, 0, true, true, 1}, false}};
+} bounds[] = {
+    /* die, stopped, away, wrong, words, sparse, leave, in order */
+    {2, {2, 0, 0, 0, true, false, 0, false}, false},
+    {2, {1, 1, 1, 1, true, false, 0, false}, false},
+    {2, {1, 1, 1, 1, true, false, 1, false}, false},
+    {3, {0, 0, 0, 2, false, false, 0, false}, false},
+    {3, {0, 0, 0, 1, true, true, 1, false}, false},
+    {3, {1, 0, 0, 1, true, false, 0, false}, false},
+    {3, {1, 0, 0, 0, true, true, 1, false}, false},
+    {3, {2, 0, 0, 1, true, false, 0, false}, false},
+    {3, {0, 0, 1, 0, true, false, 1, true}, false},
+    {3, {0, 1, 0, 0, false, false, 0, true}, false},
+    {3, {0, 0, 1, 1, false, false, 0, true}, true},
+    {3, {0, 1, 0, 1, false, false, 0, true}, true},
+    {3, {1, 0, 1, 1, false, false, 0, true}, true},
+    {3, {1, 1, 0, 0, false, false, 0, true}, true}};
 
 static bool explore_one(const hly_failing_ops_t *ops, const struct bounds *b, bool loud)
 {
@@ -198,9 +207,14 @@ static bool run_one(const hly_failing_ops_t *ops, uint64_t *chance, bool loud)
     const uint32_t deaths = hly_random_below(chance, 3), stops = hly_random_below(chance, 2),
                    away = hly_random_below(chance, 2), leave = hly_random_below(chance, 2);
     const bool sparse = !stops && !away && hly_random_below(chance, 2);
-    const hly_case_limits_t limits = {
-        deaths, stops, away, hly_random_below(chance, 3), hly_random_below(chance, 2),
-        sparse, leave};
+    const hly_case_limits_t limits = {deaths,
+                                      stops,
+                                      away,
+                                      hly_random_below(chance, 3),
+                                      hly_random_below(chance, 2),
+                                      sparse,
+                                      leave,
+                                      hly_random_below(chance, 2)};
     const uint32_t rare = 1 + hly_random_below(chance, 60);
     bool must = true;
     hly_call_world_init(&start, ops, nranks, &limits);
@@ -216,7 +230,8 @@ static bool run_one(const hly_failing_ops_t *ops, uint64_t *chance, bool loud)
             break;
         }
         const hly_happens_t *e = &events[hly_random_below(chance, n)];
-        const bool free = e->must || e->what == HLY_CASE_HEARS || e->what == HLY_CASE_FINDS;
+        const bool free = e->must || e->what == HLY_CASE_HEARS || e->what == HLY_CASE_FINDS ||
+                          e->what == HLY_CASE_OVERTAKES;
         if (free || !hly_random_below(chance, rare)) {
             trace.events[trace.n++] = *e;
             hly_call_world_apply(&w, e);

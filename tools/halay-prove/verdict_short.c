@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verdict_short.c - what of a verdict matters to an exploration, and when two states are alike. */
+/* verdict_short.c - what of a verdict matters to an exploration, messages under way, and when two
+ * states are alike. */
 #include "seen.h"
 #include "verdict_world.h"
 
@@ -63,6 +64,43 @@ void hly_print_short(const hly_short_t *v)
     if (v->words > ' ') {
         printf(" (%c)", v->words);
     }
+}
+
+/* ---------------------------------------------------------------- messages under way */
+
+void hly_letter_put(hly_call_world_t *w, const hly_letter_t *letter)
+{
+    if (w->dead >> letter->to & 1) {
+        return;
+    }
+    if (w->nletters == HLY_CALL_FLIGHTS) {
+        w->complaint = "messages without end";
+        return;
+    }
+    w->letters[w->nletters++] = *letter;
+}
+
+uint32_t hly_letters(const hly_call_world_t *w, int from, uint32_t to)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->nletters; i++) {
+        n += w->letters[i].to == to && (from < 0 || w->letters[i].from == from);
+    }
+    return n;
+}
+
+bool hly_letter_take(hly_call_world_t *w, uint32_t from, uint32_t to, uint32_t behind,
+                     hly_letter_t *letter)
+{
+    for (uint32_t i = 0; i < w->nletters; i++) {
+        if (w->letters[i].from == from && w->letters[i].to == to && !behind--) {
+            *letter = w->letters[i];
+            w->nletters--;
+            memmove(w->letters + i, w->letters + i + 1, (w->nletters - i) * sizeof *letter);
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---------------------------------------------------------------- states */
@@ -142,9 +180,11 @@ uint64_t hly_call_world_hash(const void *world)
     for (uint32_t i = 0; i < w->nletters; i++) {
         const hly_letter_t *l = &w->letters[i];
         uint64_t *link = &links[l->from * HLY_CALL_RANKS + l->to];
-        *link = hly_seen_mix(*link + 1, l->kind | (uint64_t)l->alarm << 8 |
-                                            (uint64_t)l->edge << 16 | (uint64_t)l->in_call << 24);
-        *link = mix_short(*link, &l->verdict);
+        uint64_t one = hly_seen_mix(w->limits.in_order ? *link + 1 : 1,
+                                    l->kind | (uint64_t)l->alarm << 8 | (uint64_t)l->edge << 16 |
+                                        (uint64_t)l->in_call << 24);
+        one = mix_short(one, &l->verdict);
+        *link = w->limits.in_order ? one : *link + one;
     }
     for (uint32_t i = 0; i < HLY_CALL_RANKS * HLY_CALL_RANKS; i++) {
         hash = hly_seen_mix(hash, links[i]);

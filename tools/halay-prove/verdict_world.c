@@ -49,18 +49,6 @@ static unsigned what_is(void *arg, int rank)
            (c->known & bit((uint32_t)rank) ? HLY_RANK_DEAD : 0u);
 }
 
-static void put(hly_call_world_t *w, const hly_letter_t *letter)
-{
-    if (w->dead & bit(letter->to)) {
-        return;
-    }
-    if (w->nletters == HLY_CALL_FLIGHTS) {
-        w->complaint = "messages without end";
-        return;
-    }
-    w->letters[w->nletters++] = *letter;
-}
-
 static const char *const alarms[] = {"ALARM", "CONCLUDED", "VOTE", "JUDGE", "BY_TIME", "LEAVES"};
 
 static void post(void *arg, int to, const struct hly_failing_message *m,
@@ -73,13 +61,13 @@ static void post(void *arg, int to, const struct hly_failing_message *m,
         hly_print_short(&told);
     }
     s->w->ranks[s->rank].linked |= bit((uint32_t)to);
-    put(s->w, &(hly_letter_t){.from = (uint8_t)s->rank,
-                              .to = (uint8_t)to,
-                              .kind = ALARM,
-                              .alarm = (uint8_t)m->alarm,
-                              .edge = (uint8_t)m->edge,
-                              .in_call = m->in_call,
-                              .verdict = hly_shorten(v)});
+    hly_letter_put(s->w, &(hly_letter_t){.from = (uint8_t)s->rank,
+                                         .to = (uint8_t)to,
+                                         .kind = ALARM,
+                                         .alarm = (uint8_t)m->alarm,
+                                         .edge = (uint8_t)m->edge,
+                                         .in_call = m->in_call,
+                                         .verdict = hly_shorten(v)});
 }
 
 static bool is_made(const hly_call_world_t *w, uint32_t r)
@@ -102,30 +90,6 @@ static hly_view_t *view_of(sight_t *s, hly_call_world_t *w, uint32_t r)
                           .send = post,
                           .arg = s}};
     return &s->is;
-}
-
-static bool is_under_way(const hly_call_world_t *w, int from, uint32_t to)
-{
-    for (uint32_t i = 0; i < w->nletters; i++) {
-        if (w->letters[i].to == to && (from < 0 || w->letters[i].from == from)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Takes the first message of the pair out; false: there is none. */
-static bool receive(hly_call_world_t *w, uint32_t from, uint32_t to, hly_letter_t *letter)
-{
-    for (uint32_t i = 0; i < w->nletters; i++) {
-        if (w->letters[i].from == from && w->letters[i].to == to) {
-            *letter = w->letters[i];
-            w->nletters--;
-            memmove(w->letters + i, w->letters + i + 1, (w->nletters - i) * sizeof *letter);
-            return true;
-        }
-    }
-    return false;
 }
 
 /* ---------------------------------------------------------------- as src/fault/call.c */
@@ -230,7 +194,7 @@ static void progress(hly_call_world_t *w, uint32_t r)
     const struct hly_failing_now now = {.quiet = true,
                                         .late = w->ops->is_late(v, f, &b),
                                         .first = true,
-                                        .unread = c->listens && is_under_way(w, -1, r)};
+                                        .unread = c->listens && hly_letters(w, -1, r)};
     if (w->ops->go_on(v, f, &b, &now) == HLY_COURSE_ENDS) {
         conclude(w, r);
     }
@@ -317,7 +281,7 @@ static void help(hly_call_world_t *w, uint32_t r)
     hly_caller_t *c = &w->ranks[r];
     sight_t s;
     struct hly_verdict_wire v;
-    if (c->listens && is_under_way(w, -1, r)) {
+    if (c->listens && hly_letters(w, -1, r)) {
         return; /* first it reads what has come */
     }
     if (outlives(c) && w->ops->help(view_of(&s, w, r), &c->fault, true, c->agreed, &v)) {
@@ -395,7 +359,7 @@ static void hear_verdict(hly_call_world_t *w, uint32_t r, const hly_letter_t *l)
 static void try_complete(hly_call_world_t *w, uint32_t r)
 {
     hly_caller_t *c = &w->ranks[r];
-    if (!is_under_way(w, -1, r)) {
+    if (!hly_letters(w, -1, r)) {
         c->listens = false;
     }
     if (c->phase == HLY_IN && c->data == (1u << w->nranks) - 1 && !c->listens) {
@@ -416,7 +380,7 @@ static void call(hly_call_world_t *w, uint32_t r, bool refused)
     struct hly_verdict_wire v = verdict(HLY_CAUSE_ARGUMENT, (int)r, 0);
     c->phase = HLY_IN;
     c->started_ns = w->now_ns;
-    c->listens = is_under_way(w, -1, r);
+    c->listens = hly_letters(w, -1, r);
     if (refused || (c->broken && !c->agreed)) {
         if (!refused) {
             v = hly_whole(&c->broken_by);
@@ -431,17 +395,18 @@ static void call(hly_call_world_t *w, uint32_t r, bool refused)
         c->data |= bit(r);
         for (uint32_t x = 0; x < w->nranks; x++) {
             if (x != r) {
-                put(w, &(hly_letter_t){.from = (uint8_t)r, .to = (uint8_t)x, .kind = DATA});
+                hly_letter_put(w,
+                               &(hly_letter_t){.from = (uint8_t)r, .to = (uint8_t)x, .kind = DATA});
             }
         }
         try_complete(w, r);
     }
 }
 
-static void hear(hly_call_world_t *w, uint32_t r, uint32_t from)
+static void hear(hly_call_world_t *w, uint32_t r, uint32_t from, uint32_t behind)
 {
     hly_letter_t l;
-    if (!receive(w, from, r, &l)) {
+    if (!hly_letter_take(w, from, r, behind, &l)) {
         return;
     }
     if (w->loud) {
@@ -476,7 +441,7 @@ static void find(hly_call_world_t *w, uint32_t r, uint32_t x)
     hly_caller_t *c = &w->ranks[r];
     hly_letter_t l;
     sight_t s;
-    while (receive(w, x, r, &l)) {
+    while (hly_letter_take(w, x, r, 0, &l)) {
     }
     c->known |= bit(x);
     const uint32_t own = w->limits.words ? 'a' + r : 0, words = c->explained & bit(x) ? WHY : own;
@@ -552,7 +517,7 @@ static void look(hly_call_world_t *w, uint32_t r)
             name_the_absent(w, r);
         }
         progress(w, r);
-        if (is_under_way(w, -1, r)) {
+        if (hly_letters(w, -1, r)) {
             break;
         }
     }
@@ -591,7 +556,7 @@ static uint64_t next_time(const hly_call_world_t *w)
             continue;
         }
         const uint64_t due = timer_of(w, r);
-        if (due <= w->now_ns || is_under_way(w, -1, r) || (w->dead & ~w->ranks[r].known)) {
+        if (due <= w->now_ns || hly_letters(w, -1, r) || (w->dead & ~w->ranks[r].known)) {
             return 0;
         }
         next = !next || due < next ? due : next;
@@ -699,19 +664,23 @@ uint32_t hly_call_world_events(const void *world, hly_happens_t events[])
         }
         const bool active = is_active(w, r);
         for (uint32_t x = 0; x < w->nranks; x++) {
-            if (is_under_way(w, (int)x, r)) {
+            if (hly_letters(w, (int)x, r)) {
                 add(events, &n, HLY_CASE_HEARS, r, x, active);
             }
+            for (uint32_t k = 1; !w->limits.in_order && k < hly_letters(w, (int)x, r) && k < 8;
+                 k++) {
+                add(events, &n, HLY_CASE_OVERTAKES, r, x + 8 * k, false);
+            }
             if (w->dead & ~w->ranks[r].known & bit(x) &&
-                !(w->left & bit(x) && is_under_way(w, (int)x, r))) {
+                !(w->left & bit(x) && hly_letters(w, (int)x, r))) {
                 add(events, &n, HLY_CASE_FINDS, r, x, active);
             }
         }
-        if (active && timer_of(w, r) <= w->now_ns && !is_under_way(w, -1, r)) {
+        if (active && timer_of(w, r) <= w->now_ns && !hly_letters(w, -1, r)) {
             add(events, &n, HLY_CASE_CLOCK, r, 0, true);
         }
         if (outlives(&w->ranks[r]) && w->ranks[r].fault.deadline_ns <= w->now_ns &&
-            !is_under_way(w, -1, r)) {
+            !hly_letters(w, -1, r)) {
             add(events, &n, HLY_CASE_CLOCK, r, 0, false);
         }
         calls += w->ranks[r].phase == HLY_OUT && !(w->was_away & bit(r));
@@ -733,7 +702,9 @@ void hly_call_world_apply(void *world, const hly_happens_t *e)
     if (e->what == HLY_CASE_CALLS || e->what == HLY_CASE_REFUSED) {
         call(w, r, e->what == HLY_CASE_REFUSED);
     } else if (e->what == HLY_CASE_HEARS) {
-        hear(w, r, e->b);
+        hear(w, r, e->b, 0);
+    } else if (e->what == HLY_CASE_OVERTAKES) {
+        hear(w, r, e->b % 8, e->b / 8);
     } else if (e->what == HLY_CASE_FINDS) {
         find(w, r, e->b);
     } else if (e->what == HLY_CASE_CLOCK) {
@@ -764,7 +735,7 @@ void hly_call_world_apply(void *world, const hly_happens_t *e)
     }
     forget(w);
     for (uint32_t x = 0; x < w->nranks; x++) { /* has it read now what had come? */
-        if (w->ranks[x].listens && !((w->dead | w->stopped) & bit(x)) && !is_under_way(w, -1, x)) {
+        if (w->ranks[x].listens && !((w->dead | w->stopped) & bit(x)) && !hly_letters(w, -1, x)) {
             try_complete(w, x);
         }
     }
@@ -786,7 +757,7 @@ void hly_call_world_finish(void *world)
             if (!c->result.of) {
                 w->complaint = "the ranks are out of step, and the verdict does not say so";
             }
-            if (!other->broken && !is_under_way(w, -1, x)) {
+            if (!other->broken && !hly_letters(w, -1, x)) {
                 w->complaint = "who has completed the call is not told that it failed";
             }
             const bool bound =

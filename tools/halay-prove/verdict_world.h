@@ -11,7 +11,7 @@
 
 #define HLY_CALL_DEADLINE_NS UINT64_C(8000000000)
 
-enum { HLY_CALL_RANKS = 8, HLY_CALL_FLIGHTS = 1024, HLY_CALL_LIST = 4, HLY_CALL_EVENTS = 256 };
+enum { HLY_CALL_RANKS = 8, HLY_CALL_FLIGHTS = 1024, HLY_CALL_LIST = 4, HLY_CALL_EVENTS = 1024 };
 
 /* The functions of src/agree, or those of a damaged copy. */
 typedef struct hly_failing_ops {
@@ -57,17 +57,18 @@ typedef struct hly_failing_ops {
 extern const hly_failing_ops_t hly_sound_verdicts;
 
 typedef enum hly_step_kind {
-    HLY_CASE_CALLS = 'c',   /* rank a calls */
-    HLY_CASE_REFUSED = 'r', /* rank a calls, and its call is wrong */
-    HLY_CASE_HEARS = 'h',   /* rank a hears the next message of rank b */
-    HLY_CASE_DIES = 'd',    /* rank a dies */
-    HLY_CASE_LEAVES = 'e',  /* rank a ends after an error elsewhere, and has not called */
-    HLY_CASE_FINDS = 'f',   /* rank a finds rank b dead; what was under way from there is lost */
-    HLY_CASE_STOPS = 's',   /* rank a is stopped */
-    HLY_CASE_RESUMES = 'g', /* and goes on */
-    HLY_CASE_SEES = 'p',    /* rank a has seen rank b stopped for the patience */
-    HLY_CASE_PASSES = 't',  /* time passes, to the next timer that is due */
-    HLY_CASE_CLOCK = 'l'    /* rank a looks at its clock: a timer is due */
+    HLY_CASE_CALLS = 'c',     /* rank a calls */
+    HLY_CASE_REFUSED = 'r',   /* rank a calls, and its call is wrong */
+    HLY_CASE_HEARS = 'h',     /* rank a hears the next message of rank b */
+    HLY_CASE_OVERTAKES = 'o', /* or a later one: the b / 8-th of rank b modulo 8 */
+    HLY_CASE_DIES = 'd',      /* rank a dies */
+    HLY_CASE_LEAVES = 'e',    /* rank a ends after an error elsewhere, and has not called */
+    HLY_CASE_FINDS = 'f',     /* rank a finds rank b dead; what was under way from there is lost */
+    HLY_CASE_STOPS = 's',     /* rank a is stopped */
+    HLY_CASE_RESUMES = 'g',   /* and goes on */
+    HLY_CASE_SEES = 'p',      /* rank a has seen rank b stopped for the patience */
+    HLY_CASE_PASSES = 't',    /* time passes, to the next timer that is due */
+    HLY_CASE_CLOCK = 'l'      /* rank a looks at its clock: a timer is due */
 } hly_step_kind_t;
 
 typedef struct hly_case_limits { /* of what may go wrong */
@@ -75,6 +76,7 @@ typedef struct hly_case_limits { /* of what may go wrong */
     bool words;     /* ranks say one death by different words */
     bool sparse;    /* data go round a ring: ranks have links to those before and after them only */
     uint32_t leave; /* ranks that end after an error elsewhere */
+    bool in_order;  /* messages of a pair do not overtake each other */
 } hly_case_limits_t;
 
 typedef struct hly_short { /* a verdict */
@@ -130,5 +132,10 @@ hly_short_t hly_shorten(const struct hly_verdict_wire *verdict);
 hly_short_t hly_bare(const struct hly_verdict_wire *verdict); /* without its lists of ranks */
 struct hly_verdict_wire hly_whole(const hly_short_t *verdict);
 void hly_print_short(const hly_short_t *verdict);
+void hly_letter_put(hly_call_world_t *w, const hly_letter_t *letter);
+uint32_t hly_letters(const hly_call_world_t *w, int from, uint32_t to); /* from -1: of any rank */
+/* Takes a message of the pair out, behind so many others; false: there is none. */
+bool hly_letter_take(hly_call_world_t *w, uint32_t from, uint32_t to, uint32_t behind,
+                     hly_letter_t *letter);
 
 #endif
