@@ -19,10 +19,13 @@ within 3000
 [ "$(sort out)" = "[0] done
 [1] done" ] || fail "output"
 nothing_left
-# A child that ends quickly by itself after its rank is let be.
-run "$HALAYRUN" -np 2 bash -c '(sleep 0.1; echo late) & exit 0'
-expect 0
-[ "$(grep -c late out)" = 2 ] || fail "children had no time to end"
+# A child that ends quickly by itself after its rank is let be. On a busy machine it may not be quick.
+for try in 1 2 3; do
+    run "$HALAYRUN" -np 2 bash -c '(sleep 0.1; echo late) & exit 0'
+    expect 0
+    [ "$(grep -c late out)" = 2 ] && break
+    [ $try -lt 3 ] || fail "children had no time to end"
+done
 nothing_left
 # Nobody waits for the guard where it is stopped.
 timeout -k 1 20 "$HALAYRUN" -np 1 sh -c 'until [ -e over ]; do sleep 0.02; done' &
