@@ -130,6 +130,21 @@ void hly_failing_name(hly_view_t *v, fault_t *f, verdict_t *absent)
     }
 }
 
+/*
+ * Ranks that have not made the call pass nothing on, so of many that are absent those that are
+ * there may hear from nobody over the graph. So each tells each, once. Whoever can be told of a
+ * verdict in this way has the time until the clock ends to tell a better one.
+ */
+void hly_failing_named(hly_view_t *v, const fault_t *f)
+{
+    const struct hly_failing_message m = {
+        .in_call = v->made, .from = v->rank, .alarm = HLY_BY_TIME};
+    for (int r = 0; v->nranks <= HLY_TOLD_MOST && r < v->nranks; r++)
+        if (r != v->rank && !hly_is_dead(v, r) &&
+            !(f->verdict.cause == HLY_CAUSE_PEER && f->verdict.rank == r))
+            v->send(v->arg, r, &m, &f->verdict);
+}
+
 /* ---------------------------------------------------------------- its beginning */
 
 void hly_failing_enter(hly_view_t *v, fault_t *f, uint64_t deadline_ns, const verdict_t *over)

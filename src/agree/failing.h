@@ -205,6 +205,8 @@ bool hly_failing_look(hly_view_t *v, struct hly_fault *f, uint64_t deadline_ns);
 bool hly_failing_is_silent(hly_view_t *v, const struct hly_fault *f, uint32_t k);
 /* This one is, as far as this rank knows. */
 void hly_failing_name(hly_view_t *v, struct hly_fault *f, struct hly_verdict_wire *absent);
+/* This rank has named those that are. */
+void hly_failing_named(hly_view_t *v, const struct hly_fault *f);
 /* A look at the clock without a call; then hly_failing_help() has to follow. */
 void hly_failing_look_alone(hly_view_t *v, struct hly_fault *f);
 /* Goes on without a call. first: no older call is under way. True: *agreed is. */

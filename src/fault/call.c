@@ -682,7 +682,7 @@ static void look_at(halay_request_t *r, uint64_t now)
         after(r->comm, f);
         if (name) {
             name_the_absent(r->comm, slot);
-            hly_elsewhere_tell_all(r->comm, slot);
+            hly_failing_named(v, f);
         }
         if (now >= r->deadline_ns)
             device_is_to_blame(r);

@@ -9,23 +9,6 @@
 #include "plan/text.h"
 #include "wire/match.h"
 
-/* ---------------------------------------------------------------- gaps */
-
-/*
- * Ranks that have not made the call pass nothing on, so of many that are absent those that are
- * there may hear from nobody over the graph. So each tells each, once. Whoever can be told of a
- * verdict in this way has the time until the clock ends to tell a better one.
- */
-void hly_elsewhere_tell_all(halay_comm_t *comm, const struct hly_slot *slot)
-{
-    const struct hly_verdict_wire *v = &slot->fault->verdict;
-    for (int rank = 0; comm->nranks <= HLY_TOLD_MOST && rank < comm->nranks; rank++)
-        if (rank != comm->rank && !hly_peer_is_dead(comm, rank) &&
-            !(v->cause == HLY_CAUSE_PEER && v->rank == rank))
-            hly_control_send(comm, rank, HLY_ALARM, slot->sequence, 0, HLY_BY_TIME,
-                             &slot->request->call, v, sizeof(*v));
-}
-
 /* ---------------------------------------------------------------- who waits where */
 
 static struct hly_hop hop_of(const halay_request_t *r)

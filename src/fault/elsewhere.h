@@ -11,9 +11,6 @@
 
 #include "fault/fault.h"
 
-/* The clock ends this agreement, and this rank has named who is absent: tells all what it holds. */
-void hly_elsewhere_tell_all(halay_comm_t *comm, const struct hly_slot *slot);
-
 /* What a rank that is asked about this call tells of its waiting. made: it has made the call.
  * Returns how many. */
 uint32_t hly_elsewhere_hops(halay_comm_t *comm, uint32_t sequence, bool made,

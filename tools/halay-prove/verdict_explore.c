@@ -161,6 +161,11 @@ static const struct call_story {
      {1, 0, 1, 0, false},
      "c0 h10 c1 h01 h20 h21 t0 l0 h10 h01 h10 h01 h20 h21 h21 t0 l0 h10 h01 h10 l1 h01 h20 h20 h21 "
      "h21 t0 l0 h10 h01 d0 f10 h20 h21 c2 h12 h12 h20"},
+    {"of six ranks two have called, which have no path to each other in the control graph",
+     "who is absent is told to nobody",
+     6,
+     {0, 0, 4, 0, false},
+     "c1 c4 h14 h41 t0 l1 l4 t0 l1 l4 t0 l1 l4"},
     {"who was stopped and goes on waits for the judge",
      "who was stopped and speaks is not asked",
      3,
@@ -205,7 +210,8 @@ static bool run_one(const hly_failing_ops_t *ops, uint64_t *chance, bool loud)
     const uint32_t more = hly_random_below(chance, 2) ? HLY_CALL_RANKS - 2 : 3;
     const uint32_t nranks = 3 + hly_random_below(chance, more);
     const uint32_t deaths = hly_random_below(chance, 3), stops = hly_random_below(chance, 2),
-                   away = hly_random_below(chance, 2), leave = hly_random_below(chance, 2);
+                   away = hly_random_below(chance, deaths + stops ? 2 : nranks - 1),
+                   leave = hly_random_below(chance, 2);
     const bool sparse = !stops && !away && hly_random_below(chance, 2);
     const hly_case_limits_t limits = {deaths,
                                       stops,

@@ -481,14 +481,7 @@ static void name_the_absent(hly_call_world_t *w, uint32_t r)
             break;
         }
     }
-    for (uint32_t x = 0; x < w->nranks; x++) {
-        if (x != r && !(c->known & bit(x)) &&
-            !(f->verdict.cause == HLY_CAUSE_PEER && f->verdict.rank == (int)x)) {
-            const struct hly_failing_message m = {
-                .from = (int)r, .in_call = true, .alarm = HLY_BY_TIME};
-            post(&s, (int)x, &m, &f->verdict);
-        }
-    }
+    w->ops->named(v, f);
 }
 
 static void look(hly_call_world_t *w, uint32_t r)

@@ -32,6 +32,7 @@ typedef struct hly_failing_ops {
     void (*look_alone)(hly_view_t *, struct hly_fault *);
     bool (*is_silent)(hly_view_t *, const struct hly_fault *, uint32_t);
     void (*name_absent)(hly_view_t *, struct hly_fault *, struct hly_verdict_wire *);
+    void (*named)(hly_view_t *, const struct hly_fault *);
     bool (*end_too)(struct hly_fault *, const struct hly_broken *);
     bool (*is_late)(hly_view_t *, struct hly_fault *, const struct hly_broken *);
     enum hly_course (*go_on)(hly_view_t *, struct hly_fault *, const struct hly_broken *,
@@ -50,9 +51,9 @@ typedef struct hly_failing_ops {
     hly_failing_enter, hly_failing_outlive, hly_failing_raise, hly_failing_sort,                   \
         hly_failing_heard, hly_failing_heard_after, hly_failing_lost, hly_failing_blames,          \
         hly_failing_look, hly_failing_look_alone, hly_failing_is_silent, hly_failing_name,         \
-        hly_failing_end_too, hly_failing_is_late, hly_failing_go_on, hly_failing_help,             \
-        hly_failing_end, hly_failing_end_in_step, hly_failing_tell, hly_failing_tell_all,          \
-        hly_held_adopt, hly_failing_leave
+        hly_failing_named, hly_failing_end_too, hly_failing_is_late, hly_failing_go_on,            \
+        hly_failing_help, hly_failing_end, hly_failing_end_in_step, hly_failing_tell,              \
+        hly_failing_tell_all, hly_held_adopt, hly_failing_leave
 
 extern const hly_failing_ops_t hly_sound_verdicts;
 
