@@ -43,7 +43,7 @@ enum hly_heard hly_failing_sort(hly_view_t *v, fault_t *f, const struct hly_brok
             return HLY_HEARD_AGREED;
         return f && f->entered && v->made && !f->final ? HLY_HEARD_IN_STEP : HLY_HEARD_NOTHING;
     }
-    if (m->alarm == HLY_LEAVES && f && f->entered)
+    if (m->alarm == HLY_LEAVES && f && f->entered && f->verdict.cause != HLY_CAUSE_DEADLINE)
         return HLY_HEARD_NOTHING; /* what they agree on is why it is missed */
     if (hly_broken_ends(b, v->sequence))
         return HLY_HEARD_QUESTION;
