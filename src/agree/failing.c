@@ -54,8 +54,8 @@ void hly_failing_leave(hly_view_t *v, const verdict_t *why)
 {
     const struct hly_failing_message m = {.from = v->rank, .alarm = HLY_LEAVES};
     for (int r = 0; r < v->nranks; r++) {
-        const unsigned is = r == v->rank ? HLY_RANK_DEAD : v->is(v->arg, r);
-        if (!(is & (HLY_RANK_DEAD | HLY_RANK_LEFT)) &&
+        const unsigned is = v->is(v->arg, r);
+        if (r != v->rank && !(is & (HLY_RANK_DEAD | HLY_RANK_LEFT)) &&
             (v->nranks <= HLY_TOLD_MOST || is & HLY_RANK_CALLED))
             v->send(v->arg, r, &m, why);
     }

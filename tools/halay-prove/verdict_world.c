@@ -657,15 +657,14 @@ uint32_t hly_call_world_events(const void *world, hly_happens_t events[])
         }
         const bool active = is_active(w, r);
         for (uint32_t x = 0; x < w->nranks; x++) {
-            if (hly_letters(w, (int)x, r)) {
+            const uint32_t letters = hly_letters(w, (int)x, r);
+            if (letters) {
                 add(events, &n, HLY_CASE_HEARS, r, x, active);
             }
-            for (uint32_t k = 1; !w->limits.in_order && k < hly_letters(w, (int)x, r) && k < 8;
-                 k++) {
+            for (uint32_t k = 1; !w->limits.in_order && k < letters && k < 8; k++) {
                 add(events, &n, HLY_CASE_OVERTAKES, r, x + 8 * k, false);
             }
-            if (w->dead & ~w->ranks[r].known & bit(x) &&
-                !(w->left & bit(x) && hly_letters(w, (int)x, r))) {
+            if (w->dead & ~w->ranks[r].known & bit(x) && !(w->left & bit(x) && letters)) {
                 add(events, &n, HLY_CASE_FINDS, r, x, active);
             }
         }
