@@ -82,9 +82,9 @@ bool hly_failing_raise(hly_view_t *v, fault_t *f, const verdict_t *mine)
     return enters;
 }
 
-bool hly_failing_blames(hly_view_t *v, const fault_t *f, int rank, bool severed)
+bool hly_failing_blames(hly_view_t *v, const fault_t *f, int rank, bool needed, bool severed)
 {
-    if (f->final || v->is(v->arg, rank) & HLY_RANK_LEFT)
+    if (f->final || !needed || v->is(v->arg, rank) & HLY_RANK_LEFT)
         return false;
     if (hly_verdict_is_loss(&f->verdict))
         return true; /* this may be the better verdict, and one rank judges */

@@ -38,15 +38,16 @@ static bool is_needed(const halay_request_t *r, const struct hly_slot *slot, uin
 }
 
 /*
- * Does the request still need this peer? A peer that left in good order had done all of its steps.
- * So what it sent is here, landed or unexpected, and what it was sent has gone: this rank is in one
- * of the call's last segments.
+ * Does the request still need this peer? A peer that has completed the call, and left, had done all
+ * of its steps: all ranks have made the call. So what it sent is here, landed or unexpected, and
+ * what it was sent has gone: this rank is in one of the call's last segments. That holds also if
+ * the call fails here meanwhile.
  */
 static bool needs(const halay_request_t *r, const struct hly_slot *slot,
                   const struct hly_peer *peer)
 {
     const struct hly_segments *t = &r->segments;
-    if (t->n - t->number > SEGMENTS_LEFT)
+    if (!r->run.ran || t->n - t->number > SEGMENTS_LEFT)
         return true;
     for (uint32_t segment = t->number; segment < t->n; segment++)
         for (uint32_t i = 0; i < r->plan->nsteps; i++)
@@ -65,7 +66,7 @@ static bool is_silent_one(halay_comm_t *comm, const struct hly_slot *slot, int r
 {
     struct hly_fault_view at;
     return hly_failing_blames(hly_fault_view(&at, comm, slot->sequence), slot->fault, rank,
-                              !peer->ep);
+                              needs(slot->request, slot, peer), !peer->ep);
 }
 
 static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *peer)

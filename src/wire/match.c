@@ -186,6 +186,22 @@ static bool deliver(halay_request_t *r, uint32_t step, const struct hly_header *
     return true;
 }
 
+/* A failing call takes no data; but it notes that they have come. So it knows of a rank that is
+ * found dead whether that may have completed the call before. */
+static void note_late(halay_request_t *r, const struct hly_header *h, size_t bytes)
+{
+    const bool same = r->state == HLY_FAILING && r->run.ran && h->signature == r->call.signature &&
+                      is_of_segment(r, h->segment);
+    const uint32_t step =
+        same ? hly_plan_step(r->plan->plan, &r->plan->uses, HALAY_STEP_RECV, h->from, h->edge)
+             : HALAY_STEP_NONE;
+    if (step == HALAY_STEP_NONE || (!bytes && h->cookie)) /* or an offer */
+        return;
+    r->run.step[step].arrived += bytes;
+    if (r->run.step[step].arrived >= hly_operand_bytes(r, hly_step(r, step)->operand))
+        r->run.state[step] = HLY_DONE;
+}
+
 static void match_call(halay_comm_t *comm, struct hly_slot *slot, const struct hly_header *h,
                        const void *data, size_t bytes, halay_peer_id_t peer)
 {
@@ -194,8 +210,11 @@ static void match_call(halay_comm_t *comm, struct hly_slot *slot, const struct h
         keep_early(comm, slot, h, data, bytes, peer);
         return;
     }
-    if (r->state != HLY_RUNNING)
-        return; /* failing: who announced something withdraws it */
+    if (r->state != HLY_RUNNING) { /* failing: who announced something withdraws it */
+        if (h->kind == HLY_EAGER)
+            note_late(r, h, bytes);
+        return;
+    }
     if (h->signature != r->call.signature)
         mismatch(r, h);
     else if (!deliver(r, step_of(r, h), h, data, bytes))
@@ -440,13 +459,24 @@ static void keep_orphan(halay_context_t *context, const struct hly_header *h, co
 
 /* ---------------------------------------------------------------- all messages */
 
+static void match_piece(halay_context_t *context, const struct hly_header *h, const void *data,
+                        size_t bytes, halay_peer_id_t peer)
+{
+    struct hly_peer *from = hly_peer_find(context, peer);
+    if (!from || hly_target_piece(context, h, data, bytes, from))
+        return;
+    halay_comm_t *comm = hly_comm_find(context, h->comm);
+    struct hly_slot *slot =
+        comm && sender_of(comm, h, peer) == from ? hly_comm_slot(comm, h->sequence) : NULL;
+    if (slot && slot->request)
+        note_late(slot->request, h, bytes);
+}
+
 static void match(halay_context_t *context, const struct hly_header *h, const void *data,
                   size_t bytes, halay_peer_id_t peer)
 {
     if (h->kind == HLY_PIECE) {
-        struct hly_peer *from = hly_peer_find(context, peer);
-        if (from)
-            hly_target_piece(context, h, data, bytes, from);
+        match_piece(context, h, data, bytes, peer);
         return;
     }
     if (h->kind == HLY_HELLO) {

@@ -101,8 +101,10 @@ static void target_complete(halay_context_t *context, struct hly_target *l)
 {
     halay_request_t *r = l->request;
     const uint32_t step = l->step;
-    if (l->revoking)
-        return; /* too late for the call; REVOKED closes it */
+    if (l->revoking) { /* too late for the call; REVOKED closes it */
+        r->run.state[step] = HLY_DONE;
+        return;
+    }
     if (l->range && l->range->flushes && r->device->ops->flush(r->device->handle) < 0)
         hly_news_fail(
             r, HALAY_EDEVICE,
@@ -211,14 +213,15 @@ void hly_rendezvous_announce(halay_request_t *r, uint32_t step)
         hly_news_fail(r, HALAY_ENOMEM, "no memory to announce a message");
 }
 
-void hly_target_piece(halay_context_t *context, const struct hly_header *h, const void *data,
+bool hly_target_piece(halay_context_t *context, const struct hly_header *h, const void *data,
                       size_t bytes, const struct hly_peer *peer)
 {
     struct hly_target *l = target_find(context, h->cookie);
     if (!l || l->peer != peer || l->mode != HLY_STAGED || l->revoking)
-        return; /* the call has failed here meanwhile */
+        return false; /* the call has failed here meanwhile */
     if (hly_land(l->request, l->step, h->offset, data, bytes) >= HLY_LANDED_ALL)
         target_complete(context, l);
+    return true;
 }
 
 /* ---------------------------------------------------------------- sending a step */

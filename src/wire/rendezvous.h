@@ -34,8 +34,9 @@ void hly_rendezvous_announce(halay_request_t *request, uint32_t step);
 void hly_rendezvous_announced(halay_request_t *request, uint32_t step,
                               const struct hly_header *header, const struct hly_ready *ready);
 
-/* Something has come for a target: a piece of a staged message; a put; bytes in a posted buffer. */
-void hly_target_piece(halay_context_t *context, const struct hly_header *header, const void *data,
+/* Something has come for a target: a piece of a staged message (false: its target is closed); a
+ * put; bytes in a posted buffer. */
+bool hly_target_piece(halay_context_t *context, const struct hly_header *header, const void *data,
                       size_t bytes, const struct hly_peer *peer);
 void hly_target_put(halay_context_t *context, uint32_t immediate, halay_peer_id_t peer);
 void hly_target_landed(halay_context_t *context, uint64_t cookie, int status, size_t bytes);

@@ -202,6 +202,8 @@ static void news_of(halay_context_t *context, halay_request_t *r, uint32_t step,
                     bool message, int status)
 {
     if (r->state == HLY_FAILING) {
+        if (status == HALAY_OK && !held)
+            r->run.state[step] = HLY_DONE;
         hly_news_leave(context, HLY_NEWS_QUIET, r);
     } else if (r->state != HLY_RUNNING) {
         return;

@@ -2,9 +2,10 @@
 /*
  * Two ranks, or three, die in one call, each before a message of its own: of the call, or of the
  * agreement after it. All survivors end with the same words, in the call or in the next one. Or one
- * dies, and others are in the program's code: who is in the call is told meanwhile.
+ * dies, and others are in the program's code: who is in the call is told meanwhile. Or who has
+ * completed the call ends at once: the others do not call it lost.
  *
- *   test_deaths one P PLANNER RANK STEP RANK STEP RANK STEP WORDS SEED
+ *   test_deaths one P PLANNER RANK STEP RANK STEP RANK STEP WORDS LEAVES SEED
  *   test_deaths sampled SEED CASES   some cases, by chance
  *   test_deaths all [P]              each two ranks at each two steps, for p = 3, 4, 5 and each
  * planner
@@ -28,8 +29,9 @@ struct job {
     uint64_t seed;
     unsigned away; /* bit r: rank r comes after AWAY_S */
     int late;      /* 1 + the rank that makes its call after LATE_MS; 0: none */
-    int deaf;   /* 1 + the one that hears nothing from DEAF_MS on, until the second one is dead */
-    bool words; /* each rank says a death by other words, as over TCP it may */
+    int deaf;    /* 1 + the one that hears nothing from DEAF_MS on, until the second one is dead */
+    bool words;  /* each rank says a death by other words, as over TCP it may */
+    bool leaves; /* who has completed the call ends */
     atomic_bool back, dead[RANKS], reached[DEATHS];
     char text[RANKS][512];
     unsigned sequence[RANKS];
@@ -123,7 +125,7 @@ static void body(struct rank *r)
         strike();
         atomic_store(reached, false);
     }
-    if (!is_dead(r)) {
+    if (!is_dead(r) && (rc || !job->leaves)) {
         CHECK(!job->away || atomic_load(&job->back) || rc, "rank %d was not told", r->rank);
         CHECK(!job->away || job->away >> r->rank & 1 || !atomic_load(&job->back),
               "rank %d was told only when others were back", r->rank);
@@ -131,8 +133,11 @@ static void body(struct rank *r)
     }
     job->took_ns[r->rank] = ranks_now_ns() - begin;
     doom.rank = NULL;
+    if (job->leaves && !rc && !is_dead(r))
+        halay_finalize(r->context);
     pthread_barrier_wait(&job->over);
-    halay_finalize(r->context);
+    if (!job->leaves || rc || is_dead(r))
+        halay_finalize(r->context);
 }
 
 static uint64_t slowest_ns;
@@ -171,9 +176,10 @@ static bool run_one(const struct job *given)
     mortal = mortal_ops();
     mortal.poll = own_poll;
     algorithm_of(job.planner, algorithm);
-    snprintf(described, sizeof(described), "in: one %d %u %d %u %d %u %d %u %d %llu, which is %s\n",
-             job.nranks, job.planner, job.deaths[0].rank, job.deaths[0].at, job.deaths[1].rank,
-             job.deaths[1].at, job.deaths[2].rank, job.deaths[2].at, job.words,
+    snprintf(described, sizeof(described),
+             "in: one %d %u %d %u %d %u %d %u %d %d %llu, which is %s\n", job.nranks, job.planner,
+             job.deaths[0].rank, job.deaths[0].at, job.deaths[1].rank, job.deaths[1].at,
+             job.deaths[2].rank, job.deaths[2].at, job.words, job.leaves,
              (unsigned long long)job.seed, algorithm);
     pthread_barrier_init(&job.begin, NULL, (unsigned)job.nranks);
     pthread_barrier_init(&job.over, NULL, (unsigned)job.nranks);
@@ -249,6 +255,10 @@ static void sampled(int worker, uint64_t seed, uint64_t cases)
             job.deaths[2].at = 1 + (uint32_t)(ranks_random(&s) % 18);
         }
         both += run_one(&job);
+        if (i % 3 == 0) /* one dies, and who needs nothing of it ends */
+            job.deaths[1].at = job.deaths[2].at = 0;
+        job.leaves = true;
+        run_one(&job);
     }
     printf("worker %d: in %u cases two died where they were to; the slowest took %.3f s\n", worker,
            both, (double)slowest_ns * 1e-9);
@@ -290,7 +300,8 @@ static void one(char **argv)
                                        {atoi(argv[4]), (uint32_t)atoi(argv[5])},
                                        {atoi(argv[6]), (uint32_t)atoi(argv[7])}},
                             .words = atoi(argv[8]),
-                            .seed = strtoull(argv[9], NULL, 10)};
+                            .leaves = atoi(argv[9]),
+                            .seed = strtoull(argv[10], NULL, 10)};
     for (int i = 0; i < 100; i++)
         run_one(&job);
 }
@@ -310,7 +321,7 @@ int main(int argc, char **argv)
     const bool every = argc > 1 && !strcmp(argv[1], "all");
     setenv("HALAY_DEBUG", "error", 0); /* the failures here are wanted */
     signal(SIGABRT, describe);
-    if (argc == 12 && !strcmp(argv[1], "one")) {
+    if (argc == 13 && !strcmp(argv[1], "one")) {
         one(argv + 2);
         return 0;
     }

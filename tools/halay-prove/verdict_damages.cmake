@@ -46,6 +46,7 @@ damage_verdict("a vote can change" "stays = f->judging.voted &&" "stays = false 
 damage_verdict("that all are in step is not told" "v->made && !f->final ? HLY_HEARD_IN_STEP" "false ? HLY_HEARD_IN_STEP")
 damage_verdict("one that is absent is in step" "if (r != v->rank && !voted(v, f, r))" "if (false)")
 damage_verdict("who leaves tells only those that it has a link to" "(v->nranks <= HLY_TOLD_MOST || is & HLY_RANK_CALLED))" "is & HLY_RANK_CALLED)")
+damage_verdict("who has completed the call and left is called lost" "f->final || !needed ||" "f->final ||")
 damage_verdict("who is absent is told to nobody" "v->nranks <= HLY_TOLD_MOST && r < v->nranks" "false")
 damage_verdict("no clock after a death" "    if (!slow || (f->slow && !known))" "    if (true)")
 damage_verdict("no look at the clock" "    f->looks += v->now_ns >= f->deadline_ns;\n    return name;" "    return name;")

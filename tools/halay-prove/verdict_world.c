@@ -450,20 +450,23 @@ static void find(hly_call_world_t *w, uint32_t r, uint32_t x)
     if (c->has_fault) {
         w->ops->lost(view_of(&s, w, r), &c->fault);
     }
-    if (c->phase == HLY_FAILS ? w->ops->blames(view_of(&s, w, r), &c->fault, (int)x, false)
-                              : c->phase == HLY_IN && !(c->data & bit(x))) {
+    const bool ran = c->data & bit(r), needed = !ran || !(c->data & bit(x));
+    if (c->phase == HLY_FAILS ? w->ops->blames(view_of(&s, w, r), &c->fault, (int)x, needed, false)
+                              : c->phase == HLY_IN && needed) {
         raise(w, r, &v);
     }
     help(w, r);
     try_complete(w, r);
 }
 
-/* A rank ends, after an error elsewhere: it says so, and dies. */
+/* A rank ends: when it has completed the call; or after an error elsewhere, and says so. */
 static void leave(hly_call_world_t *w, uint32_t r)
 {
     sight_t s;
     const struct hly_verdict_wire v = verdict(HLY_CAUSE_PEER, (int)r, WHY);
-    w->ops->leave(view_of(&s, w, r), &v);
+    if (w->ranks[r].phase == HLY_OUT) {
+        w->ops->leave(view_of(&s, w, r), &v);
+    }
     w->left |= bit(r);
     die(w, r);
 }
@@ -584,7 +587,8 @@ static void add_faults(const hly_call_world_t *w, uint32_t r, hly_happens_t even
     if (count(w->dead & ~w->left) < w->limits.deaths) {
         add(events, n, HLY_CASE_DIES, r, 0, false);
     }
-    if (count(w->left) < w->limits.leave && w->ranks[r].phase == HLY_OUT) {
+    if (count(w->left) < w->limits.leave &&
+        (w->ranks[r].phase == HLY_OUT || w->ranks[r].phase == HLY_WELL)) {
         add(events, n, HLY_CASE_LEAVES, r, 0, false);
     }
     if (count(w->was_stopped) < w->limits.stops && is_made(w, r)) {
@@ -611,7 +615,7 @@ static bool is_idle(const hly_call_world_t *w, const hly_letter_t *l)
     const hly_caller_t *to = &w->ranks[l->to];
     const bool concluded = l->kind == ALARM && l->alarm == HLY_CONCLUDED;
     if (l->kind == DATA) {
-        return to->phase > HLY_IN;
+        return to->phase > (w->limits.leave ? HLY_FAILS : HLY_IN);
     }
     if (to->agreed) {
         return concluded || is_told(w, l->from);
@@ -631,7 +635,7 @@ static void forget(hly_call_world_t *w)
     w->nletters = kept;
     for (uint32_t r = 0; r < w->nranks; r++) {
         hly_caller_t *c = &w->ranks[r];
-        if (c->phase > HLY_IN) {
+        if (c->phase > (w->limits.leave ? HLY_FAILS : HLY_IN)) {
             c->data = 0;
         }
         if (is_told(w, r)) {

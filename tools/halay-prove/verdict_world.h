@@ -27,7 +27,7 @@ typedef struct hly_failing_ops {
     bool (*heard_after)(hly_view_t *, struct hly_fault *, struct hly_broken *,
                         const struct hly_failing_message *, const struct hly_verdict_wire *);
     void (*lost)(hly_view_t *, struct hly_fault *);
-    bool (*blames)(hly_view_t *, const struct hly_fault *, int, bool);
+    bool (*blames)(hly_view_t *, const struct hly_fault *, int, bool, bool);
     bool (*look)(hly_view_t *, struct hly_fault *, uint64_t);
     void (*look_alone)(hly_view_t *, struct hly_fault *);
     bool (*is_silent)(hly_view_t *, const struct hly_fault *, uint32_t);
@@ -63,7 +63,7 @@ typedef enum hly_step_kind {
     HLY_CASE_HEARS = 'h',     /* rank a hears the next message of rank b */
     HLY_CASE_OVERTAKES = 'o', /* or a later one: the b / 8-th of rank b modulo 8 */
     HLY_CASE_DIES = 'd',      /* rank a dies */
-    HLY_CASE_LEAVES = 'e',    /* rank a ends after an error elsewhere, and has not called */
+    HLY_CASE_LEAVES = 'e',    /* rank a ends: it has completed the call; or after another error */
     HLY_CASE_FINDS = 'f',     /* rank a finds rank b dead; what was under way from there is lost */
     HLY_CASE_STOPS = 's',     /* rank a is stopped */
     HLY_CASE_RESUMES = 'g',   /* and goes on */
@@ -76,7 +76,7 @@ typedef struct hly_case_limits { /* of what may go wrong */
     uint32_t deaths, stops, away, refused;
     bool words;     /* ranks say one death by different words */
     bool sparse;    /* data go round a ring: ranks have links to those before and after them only */
-    uint32_t leave; /* ranks that end after an error elsewhere */
+    uint32_t leave; /* ranks that end well, or after an error elsewhere */
     bool in_order;  /* messages of a pair do not overtake each other */
 } hly_case_limits_t;
 

@@ -78,6 +78,17 @@ halay_transport_t *hly_inproc_find(const halay_transport_t *seeker, halay_peer_i
     return found;
 }
 
+bool hly_inproc_has_closed(const halay_transport_t *seeker, halay_peer_id_t id)
+{
+    const halay_inproc_hub_t *hub = seeker->hub;
+    int r = 0;
+
+    while (r < hub->nranks && !hly_inproc_same(hub->ranks[r].closed, id)) {
+        r++;
+    }
+    return r < hub->nranks && !hub->cut[seeker->rank * hub->nranks + r];
+}
+
 void hly_inproc_wake(halay_transport_t *transport)
 {
     const struct itimerspec at_once = {.it_value = {.tv_nsec = 1}};
@@ -249,6 +260,7 @@ void hly_inproc_leave(halay_transport_t *transport, bool killed)
     halay_transport_t *other;
     struct item *item, *next;
 
+    transport->hub->ranks[transport->rank].closed = transport->self;
     hly_inproc_recall(transport, NULL, NULL, HALAY_EPEER);
     for (item = TAILQ_FIRST(&transport->inbox); item; item = next) {
         next = TAILQ_NEXT(item, in_entry);

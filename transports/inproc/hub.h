@@ -132,6 +132,7 @@ struct halay_transport {
 
 struct inproc_rank_state {
     uint64_t epoch;
+    halay_peer_id_t closed; /* its last endpoint that has closed */
     bool boot_open, killed;
     int node;
 };
@@ -158,6 +159,8 @@ uint32_t hly_inproc_random(halay_transport_t *transport, uint32_t below);
 bool hly_inproc_same(halay_peer_id_t a, halay_peer_id_t b);
 bool hly_inproc_is_cut(const halay_transport_t *a, const halay_transport_t *b);
 halay_transport_t *hly_inproc_find(const halay_transport_t *seeker, halay_peer_id_t id);
+/* Has it been there, and closed? Nobody knows of what is behind a cut. */
+bool hly_inproc_has_closed(const halay_transport_t *seeker, halay_peer_id_t id);
 /* It has something to poll, or may try again. */
 void hly_inproc_wake(halay_transport_t *transport);
 /* NULL: unknown, or (make) no room. */

@@ -26,6 +26,10 @@ void hly_inproc_way_try(halay_transport_t *transport, halay_ep_t *ep)
         ep->peer->gone = true;
         ep->peer->text = "rank thread was killed by the test";
     }
+    if (!target && !ep->peer->gone && hly_inproc_has_closed(transport, ep->peer->id)) {
+        ep->peer->gone = true;
+        ep->peer->text = "peer closed";
+    }
     if (ep->peer->gone) {
         hly_inproc_fail(transport, ep->peer, ep->peer->text);
         return;
