@@ -82,13 +82,15 @@ bool hly_failing_raise(hly_view_t *v, fault_t *f, const verdict_t *mine)
     return enters;
 }
 
-bool hly_failing_blames(hly_view_t *v, const fault_t *f, int rank, bool needed, bool severed)
+bool hly_failing_blames(hly_view_t *v, const fault_t *f, int rank, enum hly_given given,
+                        bool severed)
 {
-    if (f->final || !needed || v->is(v->arg, rank) & HLY_RANK_LEFT)
+    if (f->final || v->is(v->arg, rank) & HLY_RANK_LEFT)
         return false;
     if (hly_verdict_is_loss(&f->verdict))
-        return true; /* this may be the better verdict, and one rank judges */
-    return f->verdict.cause >= HLY_CAUSE_STOPPED && !severed && !hly_held_is_heard(v, f, rank);
+        return given == HLY_GIVEN_PART; /* it may be the better verdict, and one rank judges */
+    return f->verdict.cause >= HLY_CAUSE_STOPPED && given != HLY_GIVEN_ALL && !severed &&
+           !hly_held_is_heard(v, f, rank);
 }
 
 void hly_failing_end_in_step(fault_t *f, const verdict_t *theirs)

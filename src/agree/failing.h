@@ -241,10 +241,14 @@ bool hly_failing_heard_after(hly_view_t *v, struct hly_fault *f, struct hly_brok
                              const struct hly_verdict_wire *theirs);
 /* This rank has found a failure itself. True: it has to enter. */
 bool hly_failing_raise(hly_view_t *v, struct hly_fault *f, const struct hly_verdict_wire *mine);
-/* A rank is found dead. Is that a failure of this call, whose agreement is under way? needed: it
- * may not have completed the call, for this rank still needs it in there. severed: this end has cut
- * the link to it. */
-bool hly_failing_blames(hly_view_t *v, const struct hly_fault *f, int rank, bool needed,
+enum hly_given {                 /* what of the call's data the other rank has given this one */
+                 HLY_GIVEN_NONE, /* it gives none */
+                 HLY_GIVEN_PART, /* or has not taken all of this one's */
+                 HLY_GIVEN_ALL   /* it may have completed the call, and ended */
+};
+/* A rank is found dead. Is that a failure of this call, whose agreement is under way? severed: this
+ * end has cut the link to it. */
+bool hly_failing_blames(hly_view_t *v, const struct hly_fault *f, int rank, enum hly_given given,
                         bool severed);
 /* HLY_HEARD_IN_STEP: the call ends with this. */
 void hly_failing_end_in_step(struct hly_fault *f, const struct hly_verdict_wire *theirs);

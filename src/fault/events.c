@@ -38,22 +38,28 @@ static bool is_needed(const halay_request_t *r, const struct hly_slot *slot, uin
 }
 
 /*
- * Does the request still need this peer? A peer that has completed the call, and left, had done all
- * of its steps: all ranks have made the call. So what it sent is here, landed or unexpected, and
- * what it was sent has gone: this rank is in one of the call's last segments. That holds also if
- * the call fails here meanwhile.
+ * What has this peer given to the request? A peer that has completed the call, and left, had
+ * done all of its steps: all ranks have made the call. So what it sent is here, landed or
+ * unexpected, and what it was sent has gone: this rank is in one of the call's last segments. That
+ * holds also if the call fails here meanwhile.
  */
-static bool needs(const halay_request_t *r, const struct hly_slot *slot,
-                  const struct hly_peer *peer)
+static enum hly_given given_by(const halay_request_t *r, const struct hly_slot *slot,
+                               const struct hly_peer *peer)
 {
     const struct hly_segments *t = &r->segments;
+    enum hly_given given = HLY_GIVEN_NONE;
     if (!r->run.ran || t->n - t->number > SEGMENTS_LEFT)
-        return true;
+        return HLY_GIVEN_PART;
     for (uint32_t segment = t->number; segment < t->n; segment++)
-        for (uint32_t i = 0; i < r->plan->nsteps; i++)
-            if (r->plan->peers[i] == peer && is_needed(r, slot, i, segment))
-                return true;
-    return false;
+        for (uint32_t i = 0; i < r->plan->nsteps; i++) {
+            if (r->plan->peers[i] != peer)
+                continue;
+            if (is_needed(r, slot, i, segment))
+                return HLY_GIVEN_PART;
+            if (r->plan->steps[i].kind == HALAY_STEP_RECV)
+                given = HLY_GIVEN_ALL;
+        }
+    return given;
 }
 
 /*
@@ -66,7 +72,7 @@ static bool is_silent_one(halay_comm_t *comm, const struct hly_slot *slot, int r
 {
     struct hly_fault_view at;
     return hly_failing_blames(hly_fault_view(&at, comm, slot->sequence), slot->fault, rank,
-                              needs(slot->request, slot, peer), !peer->ep);
+                              given_by(slot->request, slot, peer), !peer->ep);
 }
 
 static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *peer)
@@ -96,7 +102,7 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
         const bool fails = r->state == HLY_FAILING;
         v.call = peer->refused ? r->call.desc : v.call;
         if (fails ? is_silent_one(comm, slot, rank, peer)
-                  : r->state == HLY_RUNNING && needs(r, slot, peer))
+                  : r->state == HLY_RUNNING && given_by(r, slot, peer) == HLY_GIVEN_PART)
             hly_fault_raise(comm, s, &v);
         if (fails)
             hly_fault_progress(comm, slot);

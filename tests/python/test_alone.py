@@ -6,6 +6,7 @@ import importlib
 import os
 import subprocess
 import threading
+import time
 from functools import partial
 
 import pytest
@@ -75,7 +76,12 @@ def test_cycles_leave_no_descriptor_and_no_thread():
     for _ in range(50):
         cycle()
     assert len(os.listdir("/proc/self/fd")) == len(descriptors)
-    assert len(os.listdir("/proc/self/task")) == len(threads)
+    # A thread that has ended may be listed for a moment more: one of a test before, too.
+    for _ in range(100):
+        if len(os.listdir("/proc/self/task")) <= len(threads):
+            break
+        time.sleep(0.01)
+    assert len(os.listdir("/proc/self/task")) <= len(threads)
 
 
 def test_init_arguments():

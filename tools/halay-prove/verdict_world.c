@@ -450,9 +450,10 @@ static void find(hly_call_world_t *w, uint32_t r, uint32_t x)
     if (c->has_fault) {
         w->ops->lost(view_of(&s, w, r), &c->fault);
     }
-    const bool ran = c->data & bit(r), needed = !ran || !(c->data & bit(x));
-    if (c->phase == HLY_FAILS ? w->ops->blames(view_of(&s, w, r), &c->fault, (int)x, needed, false)
-                              : c->phase == HLY_IN && needed) {
+    const bool ran = c->data & bit(r), here = ran && c->data & bit(x);
+    const enum hly_given given = here ? HLY_GIVEN_ALL : HLY_GIVEN_PART;
+    if (c->phase == HLY_FAILS ? w->ops->blames(view_of(&s, w, r), &c->fault, (int)x, given, false)
+                              : c->phase == HLY_IN && !here) {
         raise(w, r, &v);
     }
     help(w, r);

@@ -27,7 +27,7 @@ typedef struct hly_failing_ops {
     bool (*heard_after)(hly_view_t *, struct hly_fault *, struct hly_broken *,
                         const struct hly_failing_message *, const struct hly_verdict_wire *);
     void (*lost)(hly_view_t *, struct hly_fault *);
-    bool (*blames)(hly_view_t *, const struct hly_fault *, int, bool, bool);
+    bool (*blames)(hly_view_t *, const struct hly_fault *, int, enum hly_given, bool);
     bool (*look)(hly_view_t *, struct hly_fault *, uint64_t);
     void (*look_alone)(hly_view_t *, struct hly_fault *);
     bool (*is_silent)(hly_view_t *, const struct hly_fault *, uint32_t);
