@@ -43,6 +43,9 @@ class ProcessGroupHalay(_Base):  # type: ignore[misc]  # torchft has no types fo
         nanoseconds = int(self._timeout.total_seconds() * 1e9)
         found = Job(place._replace(deadline_ns=nanoseconds))
         found.users = 1
+        # torchft's _ManagedWork attaches its callbacks one after the other when the call is done,
+        # and each has to be over before the next one is attached.
+        found.callbacks_at_once = True
         return HalayProcessGroup(store, found, found.world, self._timeout)
 
     def getBackendName(self) -> str:

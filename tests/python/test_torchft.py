@@ -90,6 +90,9 @@ def test_a_replica_comes_and_is_lost(tmp_path):
         lighthouse.shutdown()
     totals = {}
     for name in (0, 1, 2):
-        for step, _, total in lines(name):
+        found = lines(name)[: -1 if name == 2 else None]  # its last step may be nobody else's
+        for step, _, total in found:
             assert totals.setdefault(step, total) == total, f"step {step} of {name}"
+        repeated = len(found) - len({step for step, _, _ in found})
+        assert repeated <= 6, f"replica {name} has discarded {repeated} steps of {len(found)}"
     assert max(totals) > 10

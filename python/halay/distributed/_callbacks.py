@@ -168,7 +168,9 @@ class Failed:
 class HalayFuture(torch.futures.Future[Any]):
     """A future whose callbacks run in threads of the job, and make calls in their order.
 
-    A callback of a future that is done already does not run in the thread that attaches it, either.
+    A callback of a future that is done already does not run in the thread that attaches it, either:
+    it may wait for what that one does next. Under torchft it does (Job.callbacks_at_once); but not
+    in another callback, whose next call would come after it on this rank alone.
     """
 
     def __init__(self, job: Job, devices: Sequence[torch.device], turn: Turn | None = None) -> None:
@@ -185,7 +187,10 @@ class HalayFuture(torch.futures.Future[Any]):
         self._attach(Task(self, callback, None, self._job.order.enter()))
 
     def _attach(self, task: Task) -> None:
-        super().add_done_callback(lambda _: self._job.ready(task))
+        if self._job.callbacks_at_once and here.turn is None and self.done():
+            task.run()
+        else:
+            super().add_done_callback(lambda _: self._job.ready(task))
 
     def run(self, callback: Callback) -> None:
         """Calls it here and now, on streams behind which the value is: the future is done."""

@@ -103,6 +103,7 @@ class Job:
         self._idle = 0  # of these
         self._untold: collections.deque[HalayWork] = collections.deque()  # futures of what is done
         self.order = Order(self)
+        self.callbacks_at_once = False  # those of a future that is done when they are attached
         self._tasks: list[Task] = []  # a heap: callbacks of futures that are done
         self._running = 0  # callbacks
 
