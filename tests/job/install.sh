@@ -33,10 +33,10 @@ builds() {
     flags=$(PKG_CONFIG_PATH="$1/$LIBDIR/pkgconfig" pkg-config --cflags --libs halay) || fail "pkg-config"
     rm -rf with-cmake with-pkg-config
     # shellcheck disable=SC2086
-    run "$CC" -Wall -Wextra -Werror "$source/installed/sum.c" -o with-pkg-config $flags
+    run $CC -Wall -Wextra -Werror "$source/installed/sum.c" -o with-pkg-config $flags
     expect 0 "compiles with $flags"
     readelf -d with-pkg-config | grep -q 'NEEDED.*\[libhalay\.so\.0\]' || fail "not linked to libhalay.so.0"
-    run cmake -S "$source/installed" -B with-cmake -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$1"
+    run cmake -S "$source/installed" -B with-cmake -DCMAKE_PREFIX_PATH="$1"
     expect 0 "find_package(halay)"
     run cmake --build with-cmake
     expect 0 "builds with halay::halay"
@@ -69,7 +69,7 @@ works "$here/link"
 
 # A version that it does not have is refused.
 cp -r "$source/installed" later && sed -i 's/halay 0.1 /halay 0.2 /' later/CMakeLists.txt
-run cmake -S later -B later/build -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$here/moved"
+run cmake -S later -B later/build -DCMAKE_PREFIX_PATH="$here/moved"
 [ "$status" != 0 ] || fail "find_package(halay 0.2) accepts another version"
 says err 'requested version "0.2"'
 nothing_left
