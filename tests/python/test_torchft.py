@@ -64,7 +64,7 @@ def test_a_replica_comes_and_is_lost(tmp_path):
         return [json.loads(line) for line in text.splitlines(True) if line.endswith("\n")]
 
     def reaches(name, step, participants):
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + 3 * PATIENCE_S  # on a busy machine a process starts slowly
         while not any(s >= step and n == participants for s, n, _ in lines(name)):
             assert time.monotonic() < end, (tmp_path / f"out.{name}").read_text()
             time.sleep(0.02)
