@@ -55,7 +55,7 @@ static void hand_call(const struct hly_news *n)
     else if (n->kind == HLY_NEWS_SENT && runs)
         hly_exec_step_done(r, n->step);
     else if (n->kind <= HLY_NEWS_SENT && r->state == HLY_FAILING)
-        r->run.state[n->step] = HLY_DONE;
+        r->run.state[n->step] = HLY_DONE; /* its peer may end now: fault/events.c */
     else if (n->kind == HLY_NEWS_BACK && runs)
         hly_exec_advance(r);
     else if (n->kind == HLY_NEWS_QUIET && r->state == HLY_FAILING)

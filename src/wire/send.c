@@ -203,7 +203,7 @@ static void news_of(halay_context_t *context, halay_request_t *r, uint32_t step,
 {
     if (r->state == HLY_FAILING) {
         if (status == HALAY_OK && !held)
-            r->run.state[step] = HLY_DONE;
+            r->run.state[step] = HLY_DONE; /* its peer may end now: fault/events.c */
         hly_news_leave(context, HLY_NEWS_QUIET, r);
     } else if (r->state != HLY_RUNNING) {
         return;
