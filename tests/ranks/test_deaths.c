@@ -133,10 +133,11 @@ static void body(struct rank *r)
     }
     job->took_ns[r->rank] = ranks_now_ns() - begin;
     doom.rank = NULL;
-    if (job->leaves && !rc && !is_dead(r))
+    const bool leaves = job->leaves && !rc && !is_dead(r);
+    if (leaves)
         halay_finalize(r->context);
     pthread_barrier_wait(&job->over);
-    if (!job->leaves || rc || is_dead(r))
+    if (!leaves)
         halay_finalize(r->context);
 }
 

@@ -610,13 +610,19 @@ static bool is_told(const hly_call_world_t *w, uint32_t r)
     return (w->dead & bit(r)) || c->phase == HLY_ENDED || (c->phase == HLY_WELL && c->agreed);
 }
 
+/* Data that come in a failing call matter where ranks may complete it and leave. */
+static hly_phase_t last_with_data(const hly_call_world_t *w)
+{
+    return w->limits.leave ? HLY_FAILS : HLY_IN;
+}
+
 /* Makes this message no difference? */
 static bool is_idle(const hly_call_world_t *w, const hly_letter_t *l)
 {
     const hly_caller_t *to = &w->ranks[l->to];
     const bool concluded = l->kind == ALARM && l->alarm == HLY_CONCLUDED;
     if (l->kind == DATA) {
-        return to->phase > (w->limits.leave ? HLY_FAILS : HLY_IN);
+        return to->phase > last_with_data(w);
     }
     if (to->agreed) {
         return concluded || is_told(w, l->from);
@@ -636,7 +642,7 @@ static void forget(hly_call_world_t *w)
     w->nletters = kept;
     for (uint32_t r = 0; r < w->nranks; r++) {
         hly_caller_t *c = &w->ranks[r];
-        if (c->phase > (w->limits.leave ? HLY_FAILS : HLY_IN)) {
+        if (c->phase > last_with_data(w)) {
             c->data = 0;
         }
         if (is_told(w, r)) {
