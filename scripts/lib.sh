@@ -70,7 +70,7 @@ need_venv() {
     base=$(find_python) || die "no python3 of version 3.9 or newer that can make a virtual environment." \
         "Looked at: $(type -ap python3 | tr '\n' ' ')"
     has_module "$base" torch && flags=(--system-site-packages)
-    say "making .venv/ with $base ($("$base" -V))${flags:+, which has PyTorch}"
+    say "making ${venv#"$root"/}/ with $base ($("$base" -V))${flags:+, which has PyTorch}"
     "$base" -m venv --clear "${flags[@]}" "$venv" || die "cannot make a virtual environment in $venv"
     pip_install --upgrade pip 2>/dev/null || say "pip stays at $("$python" -m pip --version | cut -d' ' -f2)"
 }
