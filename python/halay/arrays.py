@@ -87,13 +87,16 @@ def _refuse(of: Session, kind: str, failure: Exception) -> None:
 
 def _run(kind: str, prepare: Callable[[Session], _Call]) -> None:
     of = _session.session()
+    comm = of.members[0].comm
     try:
-        call = prepare(of)
+        code = prepare(of)(comm)
+    except OverflowError as failure:  # by cffi: C is not called then
+        refused = ValueError(f"{kind}: {failure}")
+        _refuse(of, kind, refused)
+        raise refused from None
     except Exception as failure:
         _refuse(of, kind, failure)
         raise
-    comm = of.members[0].comm
-    code = call(comm)
     interrupted()
     if code != 0:
         raise error(code, f"{kind}: {verdict_of(comm, code)}", of.rank, of.host)

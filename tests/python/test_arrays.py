@@ -245,6 +245,16 @@ def rank_refused():
         ha.broadcast(good, root=7)
     with pytest.raises(HalayError if me == 0 else TypeError, match="root must be an integer"):
         ha.broadcast(good, root=0 if me == 0 else "zero")
+    for call in (  # more than a C int, on one rank
+        lambda root: ha.broadcast(good, root=root),
+        lambda root: ha.reduce(good, root=root),
+        lambda root: ha.gather(good, out, root=root),
+        lambda root: ha.scatter(out, good, root=root),
+    ):
+        with pytest.raises(HalayError if me == 0 else ValueError, match="1099511627776"):
+            call(0 if me == 0 else 2**40)
+    with pytest.raises(HalayError if me == 0 else ValueError, match="allgather: "):
+        ha.allgather(good, numpy.zeros(8, "f4"), counts=[4, 4 if me == 0 else 2**70])
 
 
 def rank_gpu():
