@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ._core import ffi, lib
+from ._core import address_of, ffi, lib
 
 _TYPES: dict[tuple[str, int], int] = {
     **{("i", n): getattr(lib, f"HALAY_INT{8 * n}") for n in (1, 2, 4, 8)},
@@ -96,10 +96,13 @@ def _of_buffer(view: memoryview) -> Seen:
     native = text[1:] if text[:1] == "<" else text
     type_ = _type(_KINDS.get(native), view.itemsize, repr(view.format))
     count = _check_dense(view.shape or (), view.strides, view.itemsize)
-    if count == 0:
-        return Seen(0, 0, type_, not view.readonly, None, view)
-    pointer = ffi.from_buffer(view)
-    return Seen(int(ffi.cast("uintptr_t", pointer)), count, type_, not view.readonly, None, pointer)
+    return Seen(address_of(view) if count else 0, count, type_, not view.readonly, None, view)
+
+
+def _of_numpy(array: Any) -> Seen:
+    """Of elements that a buffer has no letter for: ml_dtypes' bfloat16, and those refused."""
+    type_ = _type("bfloat" if array.dtype.name == "bfloat16" else None, array.itemsize, array.dtype)
+    return _of_buffer(memoryview(array.view("u2")))._replace(type=type_)
 
 
 def _capsule_of(array: Any, stream: int | None) -> Any:
@@ -196,6 +199,9 @@ def seen(array: object) -> Seen:
         pass
     else:
         return _of_buffer(view)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(array, numpy.ndarray):
+        return _of_numpy(array)
     if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
         return _of_dlpack(array)
     interface = getattr(array, "__cuda_array_interface__", None)

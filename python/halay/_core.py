@@ -142,7 +142,10 @@ def interrupted() -> None:
     if interrupts and threading.current_thread() is threading.main_thread():
         first = interrupts[0]
         interrupts.clear()
-        raise first
+        try:
+            raise first
+        finally:
+            del first  # its traceback has this frame, which would keep it
 
 
 def refuse_in_handler(what: str) -> None:
@@ -355,6 +358,13 @@ def _beside(call: Callable[[], int], undo: Callable[[], object]) -> int:
             undo()
         raise
     return codes[0]
+
+
+def address_of(view: memoryview) -> int:
+    """Where its bytes are. The view keeps them there, and nothing keeps the view: a view in use
+    that Python's collector clears ends the process."""
+    with ffi.from_buffer(view) as pointer:
+        return int(ffi.cast("uintptr_t", pointer))
 
 
 def text_of(buffer: Any) -> str:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from ._core import ffi, lib
+from ._core import address_of, ffi, lib
 from ._session import Session, current, session
 
 __all__ = ["Memory", "Registration", "allocate", "register"]
@@ -112,8 +112,7 @@ def _place(buffer: Any) -> tuple[Any, int, int]:
     view = memoryview(buffer)
     if view.readonly or not view.c_contiguous:
         raise ValueError("register() takes buffers that are contiguous and can be written to")
-    pointer = ffi.from_buffer(view)
-    return pointer, int(ffi.cast("uintptr_t", pointer)), view.nbytes
+    return view, address_of(view), view.nbytes
 
 
 def register(buffer: Any) -> Registration:

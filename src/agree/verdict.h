@@ -34,7 +34,7 @@ enum hly_cause {
                         */
     HLY_CAUSE_ABSENT,  /* a rank has not made the call, or hangs */
     HLY_CAUSE_CIRCLE,  /* ranks wait for each other, each in another call; none is to blame */
-    HLY_CAUSE_ELSEWHERE, /* a rank has not made the call: it waits in another one */
+    HLY_CAUSE_ELSEWHERE, /* a rank answers that it has not made the call */
     HLY_CAUSE_LATE,      /* a rank made it when others had given it up */
     HLY_CAUSE_DEADLINE
 };

@@ -627,9 +627,9 @@ static void name_the_missing(halay_request_t *r, struct hly_verdict_wire *v)
 }
 
 /*
- * Names the first neighbour that has been silent, or else the first that waits in another call: who
- * keeps that one is to blame, and somebody may name it. Where ranks have failed in a call before
- * this one, they are not in its agreement.
+ * Names the first neighbour that has been silent, or else the first that answers that it has not
+ * called: who keeps that one is to blame, and somebody may name it. Where ranks have failed in a
+ * call before this one, they are not in its agreement.
  */
 static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
 {
@@ -642,12 +642,12 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
     for (uint32_t k = 0; k < hly_failing_neighbours(comm->nranks) && v.cause != HLY_CAUSE_ABSENT;
          k++) {
         const int from = hly_failing_from(view, k);
-        const bool waits = hly_patience_is_elsewhere(comm, slot->sequence, from);
-        if (!hly_failing_is_silent(view, f, k) || (v.cause && waits))
+        const bool answers = hly_patience_is_behind(comm, slot->sequence, from);
+        if (!hly_failing_is_silent(view, f, k) || (v.cause && answers))
             continue;
-        hly_verdict_init(&v, comm, waits ? HLY_CAUSE_ELSEWHERE : HLY_CAUSE_ABSENT, HALAY_ETIMEOUT,
+        hly_verdict_init(&v, comm, answers ? HLY_CAUSE_ELSEWHERE : HLY_CAUSE_ABSENT, HALAY_ETIMEOUT,
                          from);
-        hly_elsewhere_absent(comm, from, waits, v.detail, sizeof(v.detail));
+        hly_elsewhere_absent(comm, from, answers, v.detail, sizeof(v.detail));
     }
     if (v.cause != HLY_CAUSE_ABSENT)
         hly_elsewhere_explain(comm, slot, &v);

@@ -165,7 +165,8 @@ void hly_elsewhere_explain(halay_comm_t *comm, const struct hly_slot *slot,
     }
 }
 
-void hly_elsewhere_absent(const halay_comm_t *comm, int rank, bool waits, char *text, size_t bytes)
+void hly_elsewhere_absent(const halay_comm_t *comm, int rank, bool answers, char *text,
+                          size_t bytes)
 {
     const halay_context_t *ctx = comm->context;
     const struct hly_call_desc *early =
@@ -182,6 +183,5 @@ void hly_elsewhere_absent(const halay_comm_t *comm, int rank, bool waits, char *
                  "not have: all ranks must make communicators of one parent in the same order",
                  ctx->info.rank);
     else
-        snprintf(text, bytes, "%s",
-                 waits ? "has not made this call: it waits in another one" : HLY_ABSENT_TEXT);
+        snprintf(text, bytes, "%s", answers ? "has not made this call" : HLY_ABSENT_TEXT);
 }

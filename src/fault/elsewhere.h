@@ -21,7 +21,8 @@ uint32_t hly_elsewhere_check(const halay_comm_t *comm, const struct hly_hop *hop
  * that it names. */
 void hly_elsewhere_explain(halay_comm_t *comm, const struct hly_slot *slot,
                            struct hly_verdict_wire *verdict);
-/* What a verdict says of a rank that has not made a call. waits: it is known to wait in another. */
-void hly_elsewhere_absent(const halay_comm_t *comm, int rank, bool waits, char *text, size_t bytes);
+/* What a verdict says of a rank that has not made a call. answers: it has said so itself. */
+void hly_elsewhere_absent(const halay_comm_t *comm, int rank, bool answers, char *text,
+                          size_t bytes);
 
 #endif

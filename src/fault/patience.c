@@ -183,6 +183,10 @@ static void name(halay_comm_t *comm, const struct hly_patience *p, const struct 
     char who[HLY_RANK_TEXT];
     const int rank = (int)a->rank - 1;
     const bool behind = hly_awaited_is_behind(a, now), stopped = a->doing == HLY_DOING_STOPPED;
+    /* A thread of it may answer while its program is in no call. */
+    const char *const where = p->chains[a - p->waits.awaited].n
+                                  ? "has not made this call: it is in another one"
+                                  : "has not made this call";
     hly_rank_text(hly_comm_shown_rank(comm, rank), hly_comm_known(comm)->nranks,
                   hly_comm_world_rank(comm, rank), who);
     hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, rank);
@@ -190,8 +194,7 @@ static void name(halay_comm_t *comm, const struct hly_patience *p, const struct 
     const bool lost = comm->nnodes > 1 && !behind && !stopped && a->doing != HLY_DOING_UNKNOWN;
     hly_line_put(line, "%s on %s %s%s%s", who, v.host,
                  behind || stopped ? "" : "does not answer: it ",
-                 behind ? "has not made this call: it is in another one" : doing_text[a->doing],
-                 lost ? ", or it is cut off" : "");
+                 behind ? where : doing_text[a->doing], lost ? ", or it is cut off" : "");
     if (a->pid)
         hly_line_put(line, ", pid %lld", (long long)a->pid);
     if (behind && a->calls && p->of == HLY_OF_CALLS)
@@ -390,7 +393,7 @@ void hly_patience_hurry(const halay_comm_t *comm)
         comm->patience[HLY_OF_CALLS]->look_ns = 0;
 }
 
-bool hly_patience_is_elsewhere(const halay_comm_t *comm, uint32_t sequence, int rank)
+bool hly_patience_is_behind(const halay_comm_t *comm, uint32_t sequence, int rank)
 {
     struct hly_patience *p = comm->patience[HLY_OF_CALLS];
     const struct hly_awaited *a =
@@ -414,6 +417,7 @@ static void restart(struct hly_patience *p, uint32_t sequence, uint64_t since_ns
 {
     p->sequence = sequence;
     p->started_ns = since_ns;
+    memset(p->chains, 0, sizeof(p->chains));
     hly_waits_begin(&p->waits, since_ns, notice_ns);
 }
 

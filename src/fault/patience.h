@@ -47,8 +47,8 @@ void hly_patience_look_consensus(halay_comm_t *comm, struct hly_consensus *conse
                                  uint64_t now_ns);
 /* Its next look is due now: whom the agreement on a verdict awaits is asked at once. */
 void hly_patience_hurry(const halay_comm_t *comm);
-/* Has this rank said that it waits in another call than this one? */
-bool hly_patience_is_elsewhere(const halay_comm_t *comm, uint32_t sequence, int rank);
+/* Has this rank answered that it has not made this call? */
+bool hly_patience_is_behind(const halay_comm_t *comm, uint32_t sequence, int rank);
 /* An ASK, TELL or MISSING message. */
 void hly_patience_asked(halay_comm_t *comm, const struct hly_header *header,
                         const struct hly_hop *hops, uint32_t nhops);

@@ -5,13 +5,15 @@ __cuda_array_interface__, over the double of CUDA's driver."""
 import array
 import ctypes
 import gc
+import sys
+import time
 import weakref
 
 import numpy
 import pytest
 import torch
 from cffi import FFI
-from conftest import BUILD, ODD_RANKS
+from conftest import BUILD, HERE, ODD_RANKS, environment, halayrun, run
 from cuda_double import come, cuda, halted, host, legacy, stream_handle
 
 import halay.arrays as ha
@@ -201,6 +203,7 @@ def rank_refused():
         (good.astype(">f4"), "not supported; convert"),
         (good.astype(numpy.longdouble), "not supported; convert"),
         (numpy.array([None] * 4), "not supported; convert"),
+        (numpy.zeros(4, "M8[s]"), r"datetime64\[s\] are not supported; convert"),
         (frozen, "may not be written to"),
         (numpy.ma.array(good, mask=[0, 1, 0, 0]), "MaskedArray.*is masked; fill"),
         (numpy.ma.array(good), "MaskedArray.*is masked; fill"),
@@ -366,6 +369,64 @@ def rank_all_host():
 @pytest.mark.parametrize("nranks", ODD_RANKS)
 def test_host(job, nranks):
     job(nranks, rank_all_host)
+
+
+def rank_late():
+    """Rank 0 answers, by the thread that makes progress, but its program is in no call."""
+    ha.barrier()
+    if ha.rank() == 0:
+        time.sleep(2)
+    ha.broadcast(numpy.ones(2))
+
+
+def rank_bfloat16():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = (numpy.arange(6) + ha.rank()).astype(ml_dtypes.bfloat16)
+    assert ha.allreduce(x).astype("f4").tolist() == [2 * i + 1 for i in range(6)]
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    for wrong, words in (
+        (x.astype(ml_dtypes.float8_e4m3fn), "float8_e4m3fn are not supported; convert"),
+        (x[::2], "make a contiguous copy"),
+        (frozen, "may not be written to"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            ha.allreduce(wrong)
+
+
+def test_bfloat16_of_ml_dtypes(job):
+    pytest.importorskip("ml_dtypes")
+    job(2, rank_bfloat16)
+
+
+def test_the_notice_of_a_rank_in_no_call(tmp_path):
+    arguments = [str(HERE / "rank_main.py"), "test_arrays", "rank_late", "[]", str(tmp_path)]
+    status, said = halayrun(2, [sys.executable, *arguments])
+    assert status == 0, said
+    assert "rank 0 of 2 on" in said and "has not made this call" in said, said
+    assert "it is in another one" not in said, said
+
+
+CYCLES = """
+import gc, numpy
+from halay import mem
+from halay._arrays import seen
+
+for held in (numpy.empty(2), bytearray(8), memoryview(bytearray(8)), numpy.float32(1)):
+    for look in (seen, mem._place):
+        if look is seen or not memoryview(held).readonly:
+            cycle = [look(held)]
+            cycle.append(cycle)
+            del cycle
+            gc.collect()
+print("well")
+"""
+
+
+def test_arrays_in_cycles():
+    """As where a program keeps an exception: its traceback has the array that a call was given."""
+    status, said = run([sys.executable, "-c", CYCLES], 60, environment())
+    assert status == 0 and said == "well\n", said
 
 
 def test_refused_on_all_ranks(job):
