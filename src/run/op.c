@@ -37,7 +37,8 @@ int halay_op_create(halay_context_t *context, halay_op_fn *fn, void *arg, size_t
                     int commutative, halay_op_t *op)
 {
     if (!fn || !op || group < 1 || group > HALAY_OP_GROUP_BYTES_MAX)
-        return HALAY_EINVAL;
+        return hly_context_reject(context, HALAY_EINVAL,
+                                  "op_create: fn or op is NULL, or group is 0 or too large");
     int rc = hly_context_enter(context);
     if (rc)
         return rc;
@@ -52,6 +53,8 @@ int halay_op_create(halay_context_t *context, halay_op_fn *fn, void *arg, size_t
         *op = made->number;
         made = NULL;
         rc = HALAY_OK;
+    } else {
+        hly_comm_refuse(context->world, rc, "op_create: no memory, or too many operations");
     }
     hly_unlock(context);
     free(made);
@@ -73,12 +76,17 @@ int halay_op_free(halay_context_t *context, halay_op_t op)
     struct hly_op **p = find(context, op), *gone = *p;
     rc = gone ? HALAY_OK : is_of(context, op) ? HALAY_ESTATE : HALAY_EINVAL;
     if (gone && gone->users) {
-        hly_log(context, HLY_ERROR, "op_free: %u requests use it; end them first", gone->users);
-        rc = HALAY_ESTATE;
+        char text[64];
+        snprintf(text, sizeof(text), "op_free: %u requests use it; end them first", gone->users);
+        rc = hly_comm_refuse(context->world, HALAY_ESTATE, text);
     } else if (gone) {
         *p = gone->next;
         context->nuser_ops--;
         free(gone);
+    } else {
+        hly_comm_refuse(context->world, rc,
+                        rc == HALAY_ESTATE ? "op_free: the operation was freed before"
+                                           : "op_free: the operation is none of this context");
     }
     hly_unlock(context);
     return rc;

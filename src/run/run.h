@@ -74,6 +74,12 @@ int hly_request_lock(halay_request_t *handle, halay_request_t **request);
 /* Refuses what the program asks of a communicator (of a context: its world communicator). Logs the
  * text, and keeps it for halay_comm_verdict(). The context is locked. Returns code. */
 int hly_comm_refuse(halay_comm_t *comm, int code, const char *text);
+/* The same where the context is not locked, for this communicator. NULL: HALAY_EINVAL. */
+int hly_comm_reject(halay_comm_t *comm, int code, const char *text);
+/* The same for a context that the program names. NULL, or none: HALAY_EINVAL. */
+int hly_context_reject(halay_context_t *context, int code, const char *text);
+/* hly_context_enter() for a public call on a communicator. Refuses one that was freed. */
+int hly_comm_enter(const halay_comm_t *handle, halay_comm_t **comm);
 /* Refuses what the program asks of a request: logs why, unlocks its context, returns rc. */
 int hly_request_refuse(const halay_request_t *request, int rc, const char *what);
 /* Returns the result of a complete request, and releases the request. */
