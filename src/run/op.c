@@ -122,7 +122,7 @@ void hly_op_resolve(const halay_comm_t *comm, struct hly_call *call, struct hly_
     char text[112];
     if (c->op < HALAY_OP_USER || c->code)
         return;
-    call->desc.op = (uint8_t)(HLY_CALL_USER | ((uint32_t)c->op % HLY_CALL_USER));
+    call->desc.op = hly_desc_op(c->op);
     call->user = *find(ctx, c->op);
     if (!call->user) {
         bool freed = is_of(ctx, c->op);

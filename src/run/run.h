@@ -29,6 +29,14 @@ static inline uint8_t hly_desc_byte(unsigned number)
 {
     return number < UINT8_MAX ? (uint8_t)number : UINT8_MAX;
 }
+/* An operation: its number, or HLY_CALL_UNKNOWN where that has no place; a user's as
+ * HLY_CALL_USER says. */
+static inline uint8_t hly_desc_op(halay_op_t op)
+{
+    if (op >= HALAY_OP_USER && op <= HALAY_OP_USER_LAST)
+        return (uint8_t)(HLY_CALL_USER | ((uint32_t)op % HLY_CALL_USER));
+    return (unsigned)op < HLY_CALL_UNKNOWN ? (uint8_t)op : HLY_CALL_UNKNOWN;
+}
 /* Fills in the description's kind of memory, and whether the call is in place. */
 void hly_describe(struct hly_call *call, struct hly_check *c, const halay_comm_t *comm);
 void hly_wrong(struct hly_check *c, const char *text);

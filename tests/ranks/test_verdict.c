@@ -279,6 +279,44 @@ static void refused_alone(struct rank *r)
     CHECK(!halay_finalize(r->context), "finalize");
 }
 
+/* ---------------------------------------------------------------- what does not exist */
+
+static void all_told(struct rank *r, int rc, const char *call, const char *why)
+{
+    compare(r, HALAY_EINVAL, 1, call);
+    told(r->world, rc, HALAY_EINVAL, call);
+    told(r->world, rc, HALAY_EINVAL, why);
+}
+
+/* Rank 1 gives numbers that nothing has: they are shown as they are. */
+static void no_such(struct rank *r)
+{
+    const bool wrong = r->rank == 1;
+    const int list[] = {0, 1};
+    const halay_op_t sum = HALAY_SUM, users = (halay_op_t)(HALAY_OP_USER + 5);
+    const halay_type_t f64 = HALAY_FLOAT64;
+    double x = 1, y;
+    halay_comm_t *made = NULL;
+    all_told(r, halay_comm_from_ranks(r->world, list, wrong ? -1 : 2, &made),
+             "comm_from_ranks of -1 (", "so many ranks");
+    if (made)
+        CHECK(!halay_comm_free(made), "free");
+    all_told(r,
+             halay_allreduce(&x, &y, 1, wrong ? (halay_type_t)-1 : f64,
+                             wrong ? (halay_op_t)-1 : sum, r->world),
+             "allreduce of 1 of an unknown type, unknown operation (",
+             "there is no type -1; and there is no operation -1");
+    all_told(r, halay_allreduce(&x, &y, 1, wrong ? (halay_type_t)99 : f64, sum, r->world),
+             "allreduce of 1 of unknown type 99, sum (", "there is no type 99");
+    all_told(r, halay_allreduce(&x, &y, 1, f64, wrong ? (halay_op_t)99 : sum, r->world),
+             "allreduce of 1 float64, unknown operation 99 (", "there is no operation 99");
+    all_told(r, halay_allreduce(&x, &y, 1, f64, wrong ? (halay_op_t)200 : sum, r->world),
+             "allreduce of 1 float64, unknown operation (", "there is no operation 200");
+    all_told(r, halay_allreduce(&x, wrong ? NULL : &y, 1, f64, wrong ? users : sum, r->world),
+             "allreduce of 1 float64, user's operation 5 (", "the output buffer is NULL");
+    CHECK(!halay_finalize(r->context), "finalize");
+}
+
 /* ---------------------------------------------------------------- two requests */
 
 /* Both have failed before the first result is read: rank 1's calls are wrong, each in its way. */
@@ -368,6 +406,7 @@ int main(int argc, char **argv)
               "usage: test_verdict late|outlived|claimed|behind|two [shm [long]]");
         struct round plain = {.deadline_ns = 20 * SECOND};
         run(refused_alone, shm, 2, &plain);
+        run(no_such, shm, 3, &plain);
         for (int i = 0; i < 2; i++) {
             struct round round = {.deadline_ns = 20 * SECOND, .count = i};
             run(two, shm, 3 + i, &round);
