@@ -66,11 +66,12 @@ int hly_find_program(const char *name, char path[HLY_PATH_BYTES])
     int error = hly_search_program(name, path);
     if (!error)
         return 0;
-    const int here = error == ENOENT && *name && !strchr(name, '/') && !access(name, F_OK);
-    hly_note("cannot start '%s': %s%s", name, strerror(error),
-             here ? " on PATH; it is in this folder: give ./ in front of it, or the program that "
-                    "runs it (python)"
-                  : "");
+    const int searched = error == ENOENT && *name && !strchr(name, '/');
+    hly_note("cannot start '%s': %s%s%s", name, strerror(error), searched ? " on PATH" : "",
+             searched && !access(name, F_OK)
+                 ? "; it is in this folder: give ./ in front of it, or the program that runs it "
+                   "(python)"
+                 : "");
     return error == ENOENT || error == ENOTDIR ? HLY_EXIT_MISSING : HLY_EXIT_REFUSED;
 }
 
