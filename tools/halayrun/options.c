@@ -101,7 +101,8 @@ int hly_options_number(const char *text, int least, int most, int *number)
 static int add_env(struct hly_options *options, const char *text)
 {
     const char *equals = strchr(text, '=');
-    if (equals == text || !*text)
+    const size_t name = strcspn(text, "=");
+    if (!name || strcspn(text, " \t\n\v\f\r") < name)
         return bad("-x takes NAME=VALUE, not '%s'", text);
     if (!equals && strchr(text, ','))
         return bad("-x takes NAME=VALUE, not '%s'", text);
