@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../common/file_limit.h"
 #include "identity.h"
 
 #define TABLE_MAGIC 0x3142544e59414c48ull /* "HLAYNTB1" on a little-endian machine */
@@ -72,7 +73,7 @@ int hly_pmix_table_make(const struct hly_boot_log *log, const struct hly_pmix_re
     const size_t bytes = head.bytes;
     assert(records->places.nothers == 0);
     int made = memfd_create("halay-nodes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    int error = made < 0 ? errno : posix_fallocate(made, 0, (off_t)bytes);
+    int error = made < 0 || !hly_file_fits(bytes) ? errno : posix_fallocate(made, 0, (off_t)bytes);
     void *at = error ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
     if (at != MAP_FAILED) {
         write_table(at, records, &head);

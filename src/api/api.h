@@ -50,8 +50,10 @@ size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buf
 #define HLY_FORM(form, cached, post)                                                               \
     const enum hly_post how = form;                                                                \
     comm = hly_comm_of(comm);                                                                      \
-    if (!comm || (how != HLY_WAIT && !request))                                                    \
+    if (!comm)                                                                                     \
         return HALAY_EINVAL;                                                                       \
+    if (how != HLY_WAIT && !request)                                                               \
+        return hly_comm_reject(comm, HALAY_EINVAL, "there is no place for the request (NULL)");    \
     halay_request_t *const known = cached;                                                         \
     return known ? hly_repeat(known, request) : post;
 #define HLY_LIST(...) __VA_ARGS__

@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/api.h"
 
@@ -28,8 +29,10 @@ void hly_check_op(struct hly_check *c, halay_type_t type, halay_op_t op)
     if (op >= HALAY_OP_USER && op <= HALAY_OP_USER_LAST)
         return; /* hly_op_resolve() */
     if ((unsigned)op >= HALAY_OP_COUNT) {
-        snprintf(text, sizeof(text), "there is no operation %d", (int)op);
-        hly_wrong(c, text);
+        const size_t said = strlen(c->text); /* of the type */
+        snprintf(c->text + said, sizeof(c->text) - said, "%sthere is no operation %d",
+                 c->code ? "; and " : "", (int)op);
+        c->code = c->code ? c->code : HALAY_EINVAL;
     } else if (!c->code && !halay_op_takes(op, type)) {
         snprintf(text, sizeof(text), "operation %s does not take type %s", halay_op_name(op),
                  halay_type_name(type));

@@ -44,7 +44,7 @@ static int post_alike(halay_collective_t collective, const void *in, void *out, 
     blocks_of(collective, in, comm, blocks);
     const size_t most = blocks[0] > blocks[1] ? blocks[0] : blocks[1];
     const size_t bytes = hly_check_type(&c, count, most, type);
-    call.desc.op = hly_desc_byte(op);
+    call.desc.op = hly_desc_op(op);
     if (halay_collective_reduces(collective))
         hly_check_op(&c, type, op);
     if (op == HALAY_AVERAGE && (collective == HALAY_SCAN || collective == HALAY_EXSCAN))
@@ -79,7 +79,7 @@ static int post_reduce(const void *in, void *out, size_t count, halay_type_t typ
     struct hly_check c = {0};
     struct hly_call call =
         hly_call_of(HALAY_REDUCE, in, comm->rank == root ? out : NULL, count, type);
-    call.desc.op = hly_desc_byte(op);
+    call.desc.op = hly_desc_op(op);
     const size_t bytes = hly_check_type(&c, count, 1, type);
     hly_check_op(&c, type, op);
     hly_check_gathering(&c, &call, bytes, bytes, root, comm);
@@ -150,7 +150,7 @@ static int post_vector(halay_collective_t collective, const void *in, void *out,
     } else if (collective == HALAY_ALLGATHER) {
         hly_check_buffers(&c, in, own, out, all);
     } else {
-        call.desc.op = hly_desc_byte(op);
+        call.desc.op = hly_desc_op(op);
         call.staged = in == HALAY_IN_PLACE;
         hly_check_op(&c, type, op);
         hly_check_buffers(&c, in, all, out, own);

@@ -13,18 +13,22 @@
 
 int halay_comm_rank(const halay_comm_t *handle, int *rank)
 {
-    const halay_comm_t *comm = hly_comm_of(handle);
+    halay_comm_t *comm = hly_comm_of(handle);
     if (!comm || !rank || comm->freed)
-        return HALAY_EINVAL;
+        return hly_comm_reject(comm, HALAY_EINVAL,
+                               rank ? "comm_rank: the communicator was freed on this rank"
+                                    : "comm_rank: rank is NULL");
     *rank = comm->rank;
     return HALAY_OK;
 }
 
 int halay_comm_size(const halay_comm_t *handle, int *nranks)
 {
-    const halay_comm_t *comm = hly_comm_of(handle);
+    halay_comm_t *comm = hly_comm_of(handle);
     if (!comm || !nranks || comm->freed)
-        return HALAY_EINVAL;
+        return hly_comm_reject(comm, HALAY_EINVAL,
+                               nranks ? "comm_size: the communicator was freed on this rank"
+                                      : "comm_size: nranks is NULL");
     *nranks = comm->nranks;
     return HALAY_OK;
 }
@@ -49,8 +53,10 @@ int halay_comm_free(halay_comm_t *handle)
     if (!handle)
         return HALAY_OK;
     halay_comm_t *comm = hly_comm_of(handle);
-    if (!comm || comm->freed) /* there is none: it was freed long ago */
+    if (!comm) /* it was freed long ago */
         return HALAY_ESTATE;
+    if (comm->freed)
+        return hly_comm_reject(comm, HALAY_ESTATE, "comm_free: it was freed before on this rank");
     halay_context_t *ctx = comm->context;
     int rc = hly_context_enter(ctx);
     if (rc)
@@ -85,7 +91,9 @@ int halay_comm_free(halay_comm_t *handle)
 int halay_comm_set_deadline(halay_comm_t *handle, uint64_t deadline_ns)
 {
     halay_comm_t *comm;
-    int rc = deadline_ns ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
+    int rc = deadline_ns ? hly_comm_enter(handle, &comm)
+                         : hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL,
+                                           "comm_set_deadline: the deadline must be 1 ns at least");
     if (rc)
         return rc;
     comm->deadline_ns = deadline_ns < HLY_DEADLINE_MAX_NS ? deadline_ns : HLY_DEADLINE_MAX_NS;
@@ -98,12 +106,25 @@ int halay_comm_set_deadline(halay_comm_t *handle, uint64_t deadline_ns)
 int halay_comm_deadline(halay_comm_t *handle, uint64_t *deadline_ns)
 {
     halay_comm_t *comm;
-    int rc = deadline_ns ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
+    int rc = deadline_ns ? hly_comm_enter(handle, &comm)
+                         : hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL,
+                                           "comm_deadline: deadline_ns is NULL");
     if (rc)
         return rc;
     *deadline_ns = comm->deadline_ns;
     hly_unlock(comm->context);
     return HALAY_OK;
+}
+
+static int refuse_hint(const halay_comm_t *handle, halay_hint_t hint, int value, bool known)
+{
+    char text[96];
+    if (known)
+        snprintf(text, sizeof(text), "comm_set_hint: hint %d does not take the value %d", (int)hint,
+                 value);
+    else
+        snprintf(text, sizeof(text), "comm_set_hint: there is no hint %d", (int)hint);
+    return hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL, text);
 }
 
 int halay_comm_set_hint(halay_comm_t *handle, halay_hint_t hint, int value)
@@ -113,7 +134,9 @@ int halay_comm_set_hint(halay_comm_t *handle, halay_hint_t hint, int value)
     const int most = planner ? (int)halay_planner_count() - 1 : 1;
     const bool known = planner || hint == HALAY_HINT_RELAXED_BROADCAST;
     const bool good = known && value >= (planner ? -1 : 0) && value <= most;
-    int rc = good ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
+    if (!good)
+        return refuse_hint(handle, hint, value, known);
+    int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
     rc = comm->oldest == comm->next_sequence ? HALAY_OK : HALAY_ESTATE;
@@ -127,6 +150,10 @@ int halay_comm_set_hint(halay_comm_t *handle, halay_hint_t hint, int value)
             comm->planner_hint = (uint32_t)(value + 1);
         else
             comm->relaxed_hint = value != 0;
+    } else {
+        hly_comm_refuse(comm, rc,
+                        "comm_set_hint: calls are under way, or persistent requests have plans; a "
+                        "relaxed broadcast is under way until a barrier ends");
     }
     hly_unlock(comm->context);
     return rc;
@@ -135,7 +162,9 @@ int halay_comm_set_hint(halay_comm_t *handle, halay_hint_t hint, int value)
 int halay_comm_called(halay_comm_t *handle, int *called)
 {
     halay_comm_t *comm;
-    int rc = called ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
+    int rc =
+        called ? hly_comm_enter(handle, &comm)
+               : hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL, "comm_called: called is NULL");
     if (rc)
         return rc;
     bool ahead = hly_comm_ahead(comm) > comm->next_sequence - comm->oldest;

@@ -14,20 +14,30 @@
 static int parent_of(const halay_comm_t *handle, void *out, const char *call, halay_comm_t **parent)
 {
     halay_comm_t *comm = *parent = hly_comm_of(handle);
-    if (!comm || !out)
+    char text[128];
+    if (!comm)
         return HALAY_EINVAL;
     if (hly_forked(comm->context))
         return HALAY_EFORKED;
+    if (!out) {
+        snprintf(text, sizeof(text), "%s: there is no place for the communicator (NULL)", call);
+        return hly_comm_reject(comm, HALAY_EINVAL, text);
+    }
     if (comm->freed || comm->group_open) {
-        char text[128];
         snprintf(text, sizeof(text), "%s: the communicator %s", call,
                  comm->group_open ? "has a group that was not ended" : "was freed on this rank");
-        hly_lock(comm->context);
-        hly_comm_refuse(comm, HALAY_ESTATE, text);
-        hly_unlock(comm->context);
-        return HALAY_ESTATE;
+        return hly_comm_reject(comm, HALAY_ESTATE, text);
     }
     return HALAY_OK;
+}
+
+/* No memory, or no room for one more communicator. The context is locked. Returns rc. */
+static int refuse_make(halay_comm_t *parent, const char *call, int rc)
+{
+    char text[128];
+    snprintf(text, sizeof(text), "%s: the communicator could not be made: %s", call,
+             halay_strerror(rc));
+    return hly_comm_refuse(parent, rc, text);
 }
 
 enum { DUP, SPLIT, SPLIT_NODE, FROM_RANKS }; /* how a communicator is made */
@@ -65,6 +75,8 @@ int halay_comm_dup(halay_comm_t *handle, halay_comm_t **dup)
     rc = hly_ranks_copy(comm->ranks, &ranks);
     if (!rc)
         rc = make(ctx, child_id(comm, DUP, -1), ranks, comm->rank, comm->deadline_ns, dup);
+    if (rc)
+        refuse_make(comm, "comm_dup", rc);
     hly_unlock(ctx);
     return rc;
 }
@@ -141,10 +153,15 @@ int halay_comm_split(halay_comm_t *handle, int colour, int key, halay_comm_t **s
     struct member mine = {colour, key};
     struct member *all = calloc((size_t)comm->nranks, sizeof(*all));
     int *order = calloc((size_t)comm->nranks, sizeof(*order));
-    rc = all && order ? gather_members(comm, &mine, all) : HALAY_ENOMEM;
+    if (all && order)
+        rc = gather_members(comm, &mine, all);
+    else
+        rc = hly_comm_reject(comm, HALAY_ENOMEM, "comm_split: no memory for the list of ranks");
     if (!rc) {
         hly_lock(comm->context);
         rc = split_locked(comm, all, order, colour, split);
+        if (rc)
+            refuse_make(comm, "comm_split", rc);
         hly_unlock(comm->context);
     }
     free(order);
@@ -179,6 +196,8 @@ int halay_comm_split_node(halay_comm_t *handle, halay_comm_t **split)
     free(world);
     halay_shape_free(shape);
 unlock:
+    if (rc)
+        refuse_make(comm, "comm_split_node", rc);
     hly_unlock(comm->context);
     return rc;
 }
@@ -230,8 +249,11 @@ int halay_comm_from_ranks(halay_comm_t *handle, const int ranks[], int n, halay_
     struct hly_check c = {0};
     struct hly_call call = {0};
     halay_comm_t *comm = hly_comm_of(handle);
-    if (!comm || !subset)
+    if (!comm)
         return HALAY_EINVAL;
+    if (!subset)
+        return hly_comm_reject(comm, HALAY_EINVAL,
+                               "comm_from_ranks: there is no place for the communicator (NULL)");
     check_list(&c, comm, ranks, n);
     call.desc.collective = HALAY_BARRIER;
     call.desc.flags = HLY_CALL_LIST;
@@ -248,6 +270,8 @@ int halay_comm_from_ranks(halay_comm_t *handle, const int ranks[], int n, halay_
         return rc;
     hly_lock(comm->context);
     rc = subset_locked(comm, child_id(comm, FROM_RANKS, -2), ranks, n, subset);
+    if (rc)
+        refuse_make(comm, "comm_from_ranks", rc);
     hly_unlock(comm->context);
     return rc;
 }
@@ -270,8 +294,8 @@ int halay_comm_create_group(halay_comm_t *handle, const int ranks[], int n, uint
     rc = c.code;
     if (rc)
         hly_comm_refuse(comm, rc, c.text);
-    else
-        rc = subset_locked(comm, id ? id : 1, ranks, n, made);
+    else if ((rc = subset_locked(comm, id ? id : 1, ranks, n, made)))
+        refuse_make(comm, "comm_create_group", rc);
     hly_unlock(comm->context);
     return rc;
 }

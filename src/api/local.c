@@ -273,7 +273,8 @@ int halay_local_refuse(halay_comm_t *handle, int code, const char *text, halay_r
     struct hly_check c = {.code = code};
     struct hly_call call = {.desc = {.collective = HALAY_BARRIER, .flags = HLY_CALL_REFUSED}};
     if (!comm || code >= 0 || !text || !request)
-        return HALAY_EINVAL;
+        return hly_comm_reject(comm, HALAY_EINVAL,
+                               "local_refuse: the code is no error, or text or request is NULL");
     snprintf(c.text, sizeof(c.text), "%s", text);
     return hly_post(comm, &call, &c, HLY_GO, request);
 }

@@ -18,7 +18,7 @@ int halay_mem_kind(halay_context_t *context, const void *address, size_t bytes, 
 {
     struct hly_memory_seen seen;
     if (!context || context->magic != HLY_CONTEXT_MAGIC || !address || !kind)
-        return HALAY_EINVAL;
+        return hly_context_reject(context, HALAY_EINVAL, "mem_kind: address or kind is NULL");
     *kind = HALAY_MEMORY_HOST;
     int rc = hly_context_enter(context);
     if (rc)
@@ -76,7 +76,7 @@ static int leave(halay_context_t *ctx, struct hly_range *range)
 int halay_mem_register(halay_context_t *context, void *address, size_t bytes, halay_range_t *range)
 {
     if (!range)
-        return HALAY_EINVAL;
+        return hly_context_reject(context, HALAY_EINVAL, "mem_register: range is NULL");
     int rc = hly_context_enter(context);
     if (rc)
         return rc;
@@ -159,7 +159,7 @@ static int take_pages(halay_context_t *ctx, size_t bytes, void **address)
 int halay_mem_alloc(halay_context_t *context, size_t bytes, void **address)
 {
     if (!bytes || !address)
-        return HALAY_EINVAL;
+        return hly_context_reject(context, HALAY_EINVAL, "mem_alloc: no bytes, or address is NULL");
     int rc = hly_context_enter(context);
     if (rc)
         return rc;

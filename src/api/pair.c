@@ -49,14 +49,13 @@ static int post(void *buffer, size_t count, halay_type_t type, bool sending, int
         char text[96];
         snprintf(text, sizeof(text), "%s rank %d: it has to be another rank of %d, and this is %d",
                  sending ? "send to" : "receive from", peer, comm->nranks, comm->rank);
-        hly_lock(ctx);
-        hly_comm_refuse(comm, HALAY_EINVAL, text);
-        hly_unlock(ctx);
-        return HALAY_EINVAL;
+        return hly_comm_reject(comm, HALAY_EINVAL, text);
     }
     hly_lock(ctx);
     int from = sending ? comm->rank : peer, to = sending ? peer : comm->rank;
     int rc = pair_of(comm, from, to, &pair);
+    if (rc)
+        hly_comm_refuse(comm, rc, "no memory for messages between these two ranks");
     hly_unlock(ctx);
     if (rc)
         return rc;

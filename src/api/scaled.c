@@ -29,7 +29,7 @@ static int post_scaled(const void *in, void *out, size_t count, halay_type_t typ
     struct hly_call call = hly_call_of(HALAY_ALLREDUCE, in, out, count, type);
     call.prescale = prescale;
     call.postscale = postscale;
-    call.desc.op = hly_desc_byte(op);
+    call.desc.op = hly_desc_op(op);
     if (prescale != 1 || postscale != 1) {
         const double scales[2] = {prescale, postscale};
         call.desc.flags = HLY_CALL_SCALED;

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../common/file_limit.h"
 #include "../../common/job.h"
 #include "base/context.h"
 
@@ -76,8 +77,8 @@ static bool make(struct hly_record *record)
 {
     record->fd = memfd_create(HALAY_RECORD_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (record->fd >= 0 &&
-        (ftruncate(record->fd, HALAY_RECORD_BYTES) || fcntl(record->fd, F_ADD_SEALS, SEALS) ||
-         !(record->map = map(record->fd)))) {
+        (!hly_file_fits(HALAY_RECORD_BYTES) || ftruncate(record->fd, HALAY_RECORD_BYTES) ||
+         fcntl(record->fd, F_ADD_SEALS, SEALS) || !(record->map = map(record->fd)))) {
         close(record->fd);
         record->fd = -1;
     }
@@ -195,6 +196,8 @@ static void path_of(const halay_context_t *context, char *path, size_t bytes)
 static bool write_all(int fd, const halay_record_t *record)
 {
     ssize_t n = 0;
+    if (!hly_file_fits(HALAY_RECORD_BYTES))
+        return false;
     for (size_t at = 0; at < HALAY_RECORD_BYTES; at += (size_t)n) {
         errno = ENOSPC; /* where nothing is written, without a reason */
         n = write(fd, (const char *)record + at, HALAY_RECORD_BYTES - at);

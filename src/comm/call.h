@@ -32,6 +32,8 @@ enum {
 
 /* Set in desc.op for a user-defined operation; the other bits are the low ones of its number. */
 #define HLY_CALL_USER 0x80u
+/* In desc.op: there is no such operation, and its number is negative or larger than this. */
+#define HLY_CALL_UNKNOWN 0x7fu
 
 /* What the call cache compares, besides count and buffers; never 0. */
 static inline uint64_t hly_call_key(uint32_t collective, uint32_t type, uint32_t op, uint32_t root,

@@ -187,11 +187,3 @@ free_ranks:
     free(ranks);
     return rc;
 }
-
-int hly_comm_enter(const halay_comm_t *handle, halay_comm_t **comm)
-{
-    *comm = hly_comm_of(handle);
-    if (!*comm)
-        return HALAY_EINVAL;
-    return (*comm)->freed ? HALAY_ESTATE : hly_context_enter((*comm)->context);
-}

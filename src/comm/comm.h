@@ -173,8 +173,6 @@ static inline halay_comm_t *hly_comm_of(const halay_comm_t *handle)
         return NULL;
     return (halay_comm_t *)((uintptr_t)handle & ~(uintptr_t)(HLY_COMM_BYTES - 1));
 }
-/* hly_context_enter() for a public call on a communicator that was not freed. */
-int hly_comm_enter(const halay_comm_t *handle, halay_comm_t **comm);
 /* Takes `ranks` over, also on failure. */
 int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
                     uint64_t deadline_ns, halay_comm_t **comm);

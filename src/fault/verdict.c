@@ -69,12 +69,26 @@ bool hly_verdict_is_news(const halay_comm_t *comm, const struct hly_verdict_wire
 
 static void op_text(const struct hly_call_desc *c, char *text, size_t bytes)
 {
-    if (c->op < HLY_CALL_USER)
+    if (c->op == HLY_CALL_UNKNOWN)
+        snprintf(text, bytes, ", unknown operation");
+    else if (c->op < HLY_CALL_USER && c->op >= HALAY_OP_COUNT)
+        snprintf(text, bytes, ", unknown operation %u", c->op);
+    else if (c->op < HLY_CALL_USER)
         snprintf(text, bytes, ", %s%s", halay_op_name((halay_op_t)c->op),
                  c->flags & HLY_CALL_SCALED ? ", scaled" : "");
     else
         snprintf(text, bytes, ", user's operation %u%s", c->op % HLY_CALL_USER,
                  c->flags & HLY_CALL_ORDERED ? " in order" : "");
+}
+
+static const char *type_text(const struct hly_call_desc *c, char text[32])
+{
+    if (halay_type_bytes((halay_type_t)c->type))
+        return halay_type_name((halay_type_t)c->type);
+    if (c->type == UINT8_MAX) /* or more, or negative */
+        return "an unknown type";
+    snprintf(text, 32, "unknown type %u", c->type);
+    return text;
 }
 
 static const char *memory_text(const struct hly_call_desc *c, char text[32])
@@ -91,16 +105,17 @@ void hly_desc_text(const struct hly_call_desc *c, char *text, size_t bytes)
 {
     halay_collective_t collective = (halay_collective_t)c->collective;
     bool known = c->collective < HALAY_COLLECTIVE_COUNT;
-    const char *type = halay_type_name((halay_type_t)c->type);
     unsigned long long count = (unsigned long long)c->count;
-    char what[64], op[40] = "", root[32] = "", memory[32];
+    char what[64], op[40] = "", root[32] = "", memory[32], number[32];
+    const char *type = type_text(c, number);
     const char *place = !(c->flags & HLY_CALL_IN_PLACE) ? ""
                         : c->flags & HLY_CALL_SCALED    ? ", in place or with a prescale"
                                                         : ", in place"; /* api/scaled.c */
     if (collective == HALAY_BARRIER) {
         const bool refused = (c->flags & HLY_CALL_REFUSED) == HLY_CALL_REFUSED;
-        const char *form = refused                     ? "which cannot make its call"
-                           : c->flags & HLY_CALL_LIST  ? "comm_from_ranks of %llu"
+        const char *form = refused ? "which cannot make its call"
+                           : c->flags & HLY_CALL_LIST
+                               ? "comm_from_ranks of %lld" /* as it was given: an int */
                            : c->flags & HLY_CALL_GROUP ? "group of %llu calls"
                                                        : "barrier";
         snprintf(text, bytes, form, count);
@@ -111,7 +126,8 @@ void hly_desc_text(const struct hly_call_desc *c, char *text, size_t bytes)
         return;
     }
     if (!(c->flags & HLY_CALL_VECTOR))
-        snprintf(what, sizeof(what), " of %llu %s", count, type);
+        snprintf(what, sizeof(what), " of %llu %s%s", count,
+                 halay_type_bytes((halay_type_t)c->type) ? "" : "of ", type);
     else if (collective == HALAY_ALLTOALL)
         snprintf(what, sizeof(what), "v of %s", type);
     else
@@ -159,14 +175,15 @@ static void call_text(const struct hly_failure *f, const struct hly_call_desc *c
                       char *text, size_t bytes)
 {
     static const struct hly_call_desc unknown;
-    char memory[32];
+    char memory[32], number[32];
     if (hly_desc_equal(call, &unknown))
         snprintf(text, bytes, "a call");
     else if (!f->paired)
         hly_desc_text(call, text, bytes);
     else
-        snprintf(text, bytes, "%s of %llu %s%s %s rank %d", rank == 1 ? "receive" : "send",
-                 (unsigned long long)call->count, halay_type_name((halay_type_t)call->type),
+        snprintf(text, bytes, "%s of %llu %s%s%s %s rank %d", rank == 1 ? "receive" : "send",
+                 (unsigned long long)call->count,
+                 halay_type_bytes((halay_type_t)call->type) ? "" : "of ", type_text(call, number),
                  memory_text(call, memory), rank == 1 ? "from" : "to", f->pair[rank != 1]);
 }
 

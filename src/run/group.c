@@ -160,13 +160,14 @@ int halay_group_begin(halay_comm_t *handle)
         return rc;
     struct hly_group *b = NULL;
     if (comm->group_open) {
-        hly_log(comm->context, HLY_ERROR, "group_begin: the one before was not ended");
-        rc = hly_fault_alone(comm, HALAY_ESTATE, "group_begin: the one before was not ended");
+        rc = hly_comm_refuse(comm, HALAY_ESTATE, "group_begin: the one before was not ended");
     } else if (!comm->freed && !comm->inner) {
         rc = inner_make(comm);
     }
     if (!rc && !(b = calloc(1, sizeof(*b))))
         rc = HALAY_ENOMEM;
+    if (rc && !comm->group_open)
+        hly_comm_refuse(comm, rc, "group_begin: no memory for a group of calls");
     if (b) {
         hly_link_init(&b->link);
         hly_link_init(&b->order);
@@ -223,7 +224,8 @@ int halay_group_end(halay_comm_t *handle, halay_request_t **request)
 {
     halay_comm_t *comm = hly_comm_of(handle);
     if (!comm || !request)
-        return HALAY_EINVAL;
+        return hly_comm_reject(comm, HALAY_EINVAL,
+                               "group_end: there is no place for the request (NULL)");
     int rc = hly_context_enter(comm->context);
     if (rc)
         return rc;
@@ -232,11 +234,11 @@ int halay_group_end(halay_comm_t *handle, halay_request_t **request)
     comm->group_open = NULL;
     if (b && (rc = ask(b))) {
         hly_group_drop(b);
+        hly_comm_refuse(comm, rc, "group_end: no memory to begin the group");
     } else if (b) {
         *request = hly_request_handle(b->request);
     } else {
-        hly_log(comm->context, HLY_ERROR, "group_end: no group was begun");
-        hly_fault_alone(comm, rc, "group_end: no group was begun");
+        hly_comm_refuse(comm, rc, "group_end: no group was begun");
     }
     hly_unlock(comm->context);
     return rc;

@@ -37,7 +37,8 @@ int halay_op_create(halay_context_t *context, halay_op_fn *fn, void *arg, size_t
                     int commutative, halay_op_t *op)
 {
     if (!fn || !op || group < 1 || group > HALAY_OP_GROUP_BYTES_MAX)
-        return HALAY_EINVAL;
+        return hly_context_reject(context, HALAY_EINVAL,
+                                  "op_create: fn or op is NULL, or group is 0 or too large");
     int rc = hly_context_enter(context);
     if (rc)
         return rc;
@@ -52,6 +53,8 @@ int halay_op_create(halay_context_t *context, halay_op_fn *fn, void *arg, size_t
         *op = made->number;
         made = NULL;
         rc = HALAY_OK;
+    } else {
+        hly_comm_refuse(context->world, rc, "op_create: no memory, or too many operations");
     }
     hly_unlock(context);
     free(made);
@@ -73,12 +76,17 @@ int halay_op_free(halay_context_t *context, halay_op_t op)
     struct hly_op **p = find(context, op), *gone = *p;
     rc = gone ? HALAY_OK : is_of(context, op) ? HALAY_ESTATE : HALAY_EINVAL;
     if (gone && gone->users) {
-        hly_log(context, HLY_ERROR, "op_free: %u requests use it; end them first", gone->users);
-        rc = HALAY_ESTATE;
+        char text[64];
+        snprintf(text, sizeof(text), "op_free: %u requests use it; end them first", gone->users);
+        rc = hly_comm_refuse(context->world, HALAY_ESTATE, text);
     } else if (gone) {
         *p = gone->next;
         context->nuser_ops--;
         free(gone);
+    } else {
+        hly_comm_refuse(context->world, rc,
+                        rc == HALAY_ESTATE ? "op_free: the operation was freed before"
+                                           : "op_free: the operation is none of this context");
     }
     hly_unlock(context);
     return rc;
@@ -114,7 +122,7 @@ void hly_op_resolve(const halay_comm_t *comm, struct hly_call *call, struct hly_
     char text[112];
     if (c->op < HALAY_OP_USER || c->code)
         return;
-    call->desc.op = (uint8_t)(HLY_CALL_USER | ((uint32_t)c->op % HLY_CALL_USER));
+    call->desc.op = hly_desc_op(c->op);
     call->user = *find(ctx, c->op);
     if (!call->user) {
         bool freed = is_of(ctx, c->op);

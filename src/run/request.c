@@ -56,7 +56,8 @@ int hly_request_lock(halay_request_t *handle, halay_request_t **request)
             *request = r->instead;
         return HALAY_OK;
     }
-    hly_log(r->context, HLY_ERROR, "wait or test of a request that had ended already");
+    hly_comm_refuse(r->context->world, HALAY_ESTATE,
+                    "wait or test of a request that had ended already");
     hly_unlock(r->context);
     return HALAY_ESTATE;
 }
@@ -65,6 +66,30 @@ int hly_comm_refuse(halay_comm_t *comm, int code, const char *text)
 {
     hly_log(comm->context, HLY_ERROR, "%s", text);
     return hly_fault_alone(comm, code, text);
+}
+
+int hly_comm_reject(halay_comm_t *comm, int code, const char *text)
+{
+    const int rc = comm ? hly_context_enter(comm->context) : HALAY_EINVAL;
+    if (rc)
+        return rc;
+    hly_comm_refuse(comm, code, text);
+    hly_unlock(comm->context);
+    return code;
+}
+
+int hly_context_reject(halay_context_t *context, int code, const char *text)
+{
+    const bool is = context && context->magic == HLY_CONTEXT_MAGIC;
+    return hly_comm_reject(is ? context->world : NULL, code, text);
+}
+
+int hly_comm_enter(const halay_comm_t *handle, halay_comm_t **out)
+{
+    halay_comm_t *comm = *out = hly_comm_of(handle);
+    if (comm && comm->freed)
+        return hly_comm_reject(comm, HALAY_ESTATE, "the communicator was freed on this rank");
+    return comm ? hly_context_enter(comm->context) : HALAY_EINVAL;
 }
 
 int hly_request_refuse(const halay_request_t *r, int rc, const char *what)

@@ -29,6 +29,14 @@ static inline uint8_t hly_desc_byte(unsigned number)
 {
     return number < UINT8_MAX ? (uint8_t)number : UINT8_MAX;
 }
+/* An operation: its number, or HLY_CALL_UNKNOWN where that has no place; a user's as
+ * HLY_CALL_USER says. */
+static inline uint8_t hly_desc_op(halay_op_t op)
+{
+    if (op >= HALAY_OP_USER && op <= HALAY_OP_USER_LAST)
+        return (uint8_t)(HLY_CALL_USER | ((uint32_t)op % HLY_CALL_USER));
+    return (unsigned)op < HLY_CALL_UNKNOWN ? (uint8_t)op : HLY_CALL_UNKNOWN;
+}
 /* Fills in the description's kind of memory, and whether the call is in place. */
 void hly_describe(struct hly_call *call, struct hly_check *c, const halay_comm_t *comm);
 void hly_wrong(struct hly_check *c, const char *text);
@@ -74,6 +82,12 @@ int hly_request_lock(halay_request_t *handle, halay_request_t **request);
 /* Refuses what the program asks of a communicator (of a context: its world communicator). Logs the
  * text, and keeps it for halay_comm_verdict(). The context is locked. Returns code. */
 int hly_comm_refuse(halay_comm_t *comm, int code, const char *text);
+/* The same where the context is not locked, for this communicator. NULL: HALAY_EINVAL. */
+int hly_comm_reject(halay_comm_t *comm, int code, const char *text);
+/* The same for a context that the program names. NULL, or none: HALAY_EINVAL. */
+int hly_context_reject(halay_context_t *context, int code, const char *text);
+/* hly_context_enter() for a public call on a communicator. Refuses one that was freed. */
+int hly_comm_enter(const halay_comm_t *handle, halay_comm_t **comm);
 /* Refuses what the program asks of a request: logs why, unlocks its context, returns rc. */
 int hly_request_refuse(const halay_request_t *request, int rc, const char *what);
 /* Returns the result of a complete request, and releases the request. */

@@ -16,6 +16,9 @@ refuses 2 "--launcher local starts ranks on this machine only" -- --launcher loc
 refuses 2 "--launcher must be local, srun, jsrun, prterun or mpirun, not 'ssh'" -- --launcher ssh -np 2 p
 refuses 2 "say what to run" -- -H a:2
 refuses 2 "-x takes NAME=VALUE, not 'A,B'" -- -x A,B -np 1 p
+for bad in "" "=a" "A B=a" " A=a" "A =a" "$(printf 'A\tB=a')" "A B"; do
+    refuses 2 "-x takes NAME=VALUE, not '$bad'" -- -x "$bad" -np 1 p
+done
 refuses 2 "export HALAY_SECRET, and give -x HALAY_SECRET" -- -x HALAY_SECRET=shown -np 1 p
 refuses 2 "--gloo is an option of horovodrun: start with that, or python -m halay.horovod" -- --gloo -np 1 p
 refuses 2 "--no-stall-check is an option of horovodrun" -- -np 1 --no-stall-check p

@@ -23,7 +23,7 @@ limited() { # LIMIT... ; the ranks are in pids
     done
 }
 
-for limit in "-v 60000" "-n 6" "-n 12" "-n 16" "-n 20"; do
+for limit in "-f 10" "-v 60000" "-n 6" "-n 12" "-n 16" "-n 20"; do
     begin 0 0 1 sh -c "ulimit $limit; exec \"\$@\"" sh "$JOB_RANK"
     limited "$limit"
     for transport in shm tcp; do
@@ -67,6 +67,18 @@ for limit in 10 24; do
     [ "$status" != 0 ] || fail "$limit descriptors are enough"
     says err "halayrun: .*ulimit -n"
 done
+# The size of files: no signal ends halayrun or a rank that writes to none, and the ranks' own disposition stays.
+for limit in 0 1 10; do
+    for transport in shm+tcp tcp; do
+        HALAY_TRANSPORT=$transport bash -c "ulimit -f $limit; exec \"\$@\"" - "$HALAYRUN" -np 2 "$JOB_RANK" briefly 2>&1 | cat >out
+        status=${PIPESTATUS[0]}
+        expect 0 "ulimit -f $limit, $transport"
+    done
+done
+run grep -E 'Sig(Ign|Blk)' /proc/self/status
+mv out own
+run "$HALAYRUN" -np 1 grep -E 'Sig(Ign|Blk)' /proc/self/status
+cmp own out || fail "a rank has other signals than halayrun was started with"
 long=$PWD/$(printf 'd%.0s' {1..90})
 mkdir "$long"
 run env TMPDIR="$long" "$HALAYRUN" -np 2 "$JOB_RANK" briefly

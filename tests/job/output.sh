@@ -73,9 +73,17 @@ status=$?
 expect 143 "half a line"
 "$HALAYRUN" -np 2 --whole-lines bash -c 'echo a; echo b; exit 0' >/dev/full 2>err </dev/null
 status=$?
-expect 0 "a full disk behind --whole-lines"
+expect 1 "a full disk behind --whole-lines" # as of a program that cannot write
 says err "what the ranks print is not all written: No space left"
 [ "$(wc -l <err)" = 1 ] || fail "a full disk is not one line"
+
+"$HALAYRUN" -np 2 -l bash -c 'echo a' >/dev/full 2>err </dev/null
+status=$?
+expect 1 "a full disk behind -l"
+says err "what the ranks print is not all written: No space left"
+"$HALAYRUN" -np 2 -l bash -c 'echo a; exit 3' >/dev/full 2>err </dev/null
+status=$?
+expect 3 "a full disk, and a rank that fails"
 
 # The reader goes away: the job ends, as a program would.
 "$HALAYRUN" -np 2 -l bash -c "while :; do echo y; sleep 0.01; done" 2>err </dev/null | head -1 >out

@@ -37,9 +37,10 @@ bad 2 "cooldown-range takes two numbers of seconds .* not ''" --min-np 1 -np 1 -
 for fd in 2 x 9 "" 8; do
     bad 2 "notes-fd takes the number of an open descriptor that can be written, from 3 on, not '$fd'" --notes-fd "$fd" -np 1 echo ran 8</dev/null
 done
+bad 2 "-x takes NAME=VALUE, not 'A B=a'" -x 'A B=a' -np 1 echo ran
 bad 2 "NAME=VALUE" -x =1 -np 1 echo ran
-bad 127 "cannot start 'no-such-program': No such file or directory" -np 2 no-such-program
-bad 127 "cannot start './no/such': No such file or directory" -np 2 ./no/such
+bad 127 "cannot start 'no-such-program': No such file or directory on PATH$" -np 2 no-such-program
+bad 127 "cannot start './no/such': No such file or directory$" -np 2 ./no/such
 touch plain
 bad 127 "cannot start 'plain': No such file or directory on PATH; it is in this folder: give ./" -np 2 plain
 bad 126 "cannot start './plain': Permission denied" -np 2 ./plain

@@ -217,6 +217,106 @@ static void behind(struct rank *r)
     halay_finalize(r->context);
 }
 
+/* ---------------------------------------------------------------- one rank alone */
+
+static void told(halay_comm_t *comm, int rc, int code, const char *why)
+{
+    halay_verdict_t v = verdict_of(comm);
+    CHECK(rc == code && v.code == code && strstr(v.text, why), "not \"%s\", %d: %d, %s", why, code,
+          rc, v.text);
+}
+
+/* Each error has another text than the one before: that is not taken for it. */
+static void alone(halay_comm_t *comm)
+{
+    int32_t x = 0, y;
+    halay_comm_t *made;
+    told(comm, halay_iallreduce(&x, &y, 1, HALAY_INT32, HALAY_SUM, comm, NULL), HALAY_EINVAL,
+         "no place for the request");
+    told(comm, halay_comm_set_deadline(comm, 0), HALAY_EINVAL, "1 ns at least");
+    told(comm, halay_barrier_init(comm, NULL), HALAY_EINVAL, "no place for the request");
+    told(comm, halay_comm_deadline(comm, NULL), HALAY_EINVAL, "comm_deadline");
+    told(comm, halay_comm_set_hint(comm, (halay_hint_t)77, 1), HALAY_EINVAL, "no hint 77");
+    told(comm, halay_comm_set_hint(comm, HALAY_HINT_RELAXED_BROADCAST, 7), HALAY_EINVAL,
+         "the value 7");
+    told(comm, halay_comm_rank(comm, NULL), HALAY_EINVAL, "comm_rank");
+    told(comm, halay_comm_size(comm, NULL), HALAY_EINVAL, "comm_size");
+    told(comm, halay_comm_called(comm, NULL), HALAY_EINVAL, "comm_called");
+    told(comm, halay_comm_failed(comm, NULL, NULL), HALAY_EINVAL, "comm_failed");
+    told(comm, halay_comm_agree(comm, NULL), HALAY_EINVAL, "comm_agree");
+    told(comm, halay_comm_shrink(comm, NULL), HALAY_EINVAL, "comm_shrink");
+    told(comm, halay_comm_dup(comm, NULL), HALAY_EINVAL, "comm_dup");
+    told(comm, halay_comm_from_ranks(comm, NULL, 0, NULL), HALAY_EINVAL, "comm_from_ranks");
+    told(comm, halay_comm_create_group(comm, NULL, -1, 0, &made), HALAY_EINVAL, "so many ranks");
+    told(comm, halay_group_end(comm, NULL), HALAY_EINVAL, "group_end");
+    told(comm, halay_send(&x, 1, HALAY_INT32, 99, comm), HALAY_EINVAL, "another rank");
+    told(comm, halay_isend(&x, 1, HALAY_INT32, 0, comm, NULL), HALAY_EINVAL,
+         "no place for the request");
+}
+
+static void refused_alone(struct rank *r)
+{
+    halay_op_t op = HALAY_OP_USER;
+    halay_range_t range;
+    halay_comm_t *comm;
+    halay_request_t *request;
+    CHECK(!halay_comm_dup(r->world, &comm), "dup");
+    alone(r->world);
+    alone(comm);
+    told(r->world, halay_op_create(r->context, NULL, NULL, 1, 1, &op), HALAY_EINVAL, "op_create");
+    told(r->world, halay_op_free(r->context, HALAY_SUM), HALAY_EINVAL, "op_free");
+    told(r->world, halay_mem_register(r->context, &op, 1, NULL), HALAY_EINVAL, "range is NULL");
+    told(r->world, halay_mem_register(r->context, NULL, 1, &range), HALAY_EINVAL, "an address");
+    told(r->world, halay_mem_alloc(r->context, 0, NULL), HALAY_EINVAL, "mem_alloc");
+    told(r->world, halay_mem_kind(r->context, NULL, 1, NULL), HALAY_EINVAL, "mem_kind");
+    CHECK(!halay_ibarrier(comm, &request) && !halay_request_wait(request), "barrier");
+    told(r->world, halay_request_wait(request), HALAY_ESTATE, "ended already");
+    CHECK(!halay_comm_free(comm), "free");
+    told(comm, halay_comm_set_deadline(comm, SECOND), HALAY_ESTATE, "freed on this rank");
+    told(comm, halay_comm_rank(comm, &(int){0}), HALAY_EINVAL, "comm_rank: the communicator");
+    told(comm, halay_comm_free(comm), HALAY_ESTATE, "freed before");
+    CHECK(!halay_barrier(r->world), "the calls go on");
+    CHECK(!halay_finalize(r->context), "finalize");
+}
+
+/* ---------------------------------------------------------------- what does not exist */
+
+static void all_told(struct rank *r, int rc, const char *call, const char *why)
+{
+    compare(r, HALAY_EINVAL, 1, call);
+    told(r->world, rc, HALAY_EINVAL, call);
+    told(r->world, rc, HALAY_EINVAL, why);
+}
+
+/* Rank 1 gives numbers that nothing has: they are shown as they are. */
+static void no_such(struct rank *r)
+{
+    const bool wrong = r->rank == 1;
+    const int list[] = {0, 1};
+    const halay_op_t sum = HALAY_SUM, users = (halay_op_t)(HALAY_OP_USER + 5);
+    const halay_type_t f64 = HALAY_FLOAT64;
+    double x = 1, y;
+    halay_comm_t *made = NULL;
+    all_told(r, halay_comm_from_ranks(r->world, list, wrong ? -1 : 2, &made),
+             "comm_from_ranks of -1 (", "so many ranks");
+    if (made)
+        CHECK(!halay_comm_free(made), "free");
+    all_told(r,
+             halay_allreduce(&x, &y, 1, wrong ? (halay_type_t)-1 : f64,
+                             wrong ? (halay_op_t)-1 : sum, r->world),
+             "allreduce of 1 of an unknown type, unknown operation (",
+             "there is no type -1; and there is no operation -1");
+    all_told(r, halay_allreduce(&x, &y, 1, wrong ? (halay_type_t)99 : f64, sum, r->world),
+             "allreduce of 1 of unknown type 99, sum (", "there is no type 99");
+    all_told(r, halay_allreduce(&x, &y, 1, f64, wrong ? (halay_op_t)99 : sum, r->world),
+             "allreduce of 1 float64, unknown operation 99 (", "there is no operation 99");
+    all_told(r, halay_allreduce(&x, &y, 1, f64, wrong ? (halay_op_t)200 : sum, r->world),
+             "allreduce of 1 float64, unknown operation (", "there is no operation 200");
+    all_told(r, halay_allreduce(&x, wrong ? NULL : &y, 1, f64, wrong ? users : sum, r->world),
+             "allreduce of 1 float64, user's operation 5 (", "the output buffer is NULL");
+    CHECK(!halay_finalize(r->context), "finalize");
+}
+
 /* ---------------------------------------------------------------- two requests */
 
 /* Both have failed before the first result is read: rank 1's calls are wrong, each in its way. */
@@ -304,6 +404,9 @@ int main(int argc, char **argv)
     } else {
         CHECK(!strcmp(what, "two"),
               "usage: test_verdict late|outlived|claimed|behind|two [shm [long]]");
+        struct round plain = {.deadline_ns = 20 * SECOND};
+        run(refused_alone, shm, 2, &plain);
+        run(no_such, shm, 3, &plain);
         for (int i = 0; i < 2; i++) {
             struct round round = {.deadline_ns = 20 * SECOND, .count = i};
             run(two, shm, 3 + i, &round);

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "training_ranks.h"
@@ -318,6 +319,22 @@ static void spans(struct rank *rank)
     free(huge);
 }
 
+/* A limit on the size of files is told, and is no signal. */
+static void limited(struct rank *rank)
+{
+    struct rlimit was, least;
+    char path[128];
+    halay_timeline_result_t result = {.size = sizeof(result)};
+    path_of(path, "limited", rank->rank);
+    CHECK(!getrlimit(RLIMIT_FSIZE, &was), "limit");
+    least = (struct rlimit){.rlim_cur = 16, .rlim_max = was.rlim_max};
+    CHECK(!setrlimit(RLIMIT_FSIZE, &least), "limit");
+    CHECK(!halay_trainer_timeline_start(rank->trainer, path, 0), "start");
+    CHECK(!halay_trainer_timeline_stop(rank->trainer, &result), "stop");
+    CHECK(!setrlimit(RLIMIT_FSIZE, &was), "limit");
+    CHECK(result.error == EFBIG, "error %d", result.error);
+}
+
 static void broken(struct rank *rank)
 {
     halay_timeline_result_t result = {.size = sizeof(result)};
@@ -362,6 +379,7 @@ int main(void)
     run_ranks(1, "30", full_groups);
     run_ranks(1, "30", spans);
     run_ranks(1, "30", broken);
+    run_ranks(1, "30", limited);
     run_ranks(2, "30", clocks);
     hub_nodes = nodes;
     run_ranks(4, "30", clocks);

@@ -78,9 +78,7 @@ static void become(const struct hly_discovery *d, int out)
     if (getppid() != d->spawner->self || null < 0 || dup2(null, STDIN_FILENO) < 0 ||
         dup2(out, STDOUT_FILENO) < 0 || dup2(null, STDERR_FILENO) < 0)
         _exit(HLY_EXIT_SELF);
-    setrlimit(RLIMIT_NOFILE, &d->spawner->files);
-    sigaction(SIGPIPE, &d->spawner->pipe_action, NULL);
-    sigprocmask(SIG_SETMASK, &d->spawner->mask, NULL);
+    hly_spawner_restore(d->spawner);
     execve("/bin/sh", argv, environ);
     _exit(HLY_EXIT_REFUSED);
 }

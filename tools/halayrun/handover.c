@@ -21,6 +21,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../../common/file_limit.h"
 #include "../common/printed.h"
 #include "note.h"
 #include "output.h"
@@ -181,7 +182,7 @@ static int open_file(struct handover *h, char path[FILE_BYTES])
     }
     int fd = memfd_create("halayrun-ranks", 0);
     while (fd >= 0 && done < bytes) {
-        ssize_t n = write(fd, h->ranks + done, bytes - done);
+        ssize_t n = hly_file_fits(bytes) ? write(fd, h->ranks + done, bytes - done) : -1;
         if (n <= 0)
             break;
         done += (size_t)n;

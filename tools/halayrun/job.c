@@ -634,6 +634,8 @@ int hly_job_run(struct hly_job *job)
         status = job->options->keep_going && job->ended_well && !job->ending ? 0 : job->exit_status;
         tell_records(job);
         hly_words_close(job->words, status != 0 && !job->interrupted);
+        if (!status && job->output && hly_output_lost(job->output))
+            status = EXIT_FAILURE;
     }
     undo_prepare(job);
     return status;

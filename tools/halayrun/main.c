@@ -90,6 +90,7 @@ static int set_up_signals(struct hly_spawner *spawner)
             sigaddset(&set, numbers[i]);
     signal(SIGCHLD, SIG_DFL); /* a parent that ignores it would take the ranks' statuses from us */
     sigaction(SIGPIPE, &ignore, &spawner->pipe_action);
+    sigaction(SIGXFSZ, &ignore, &spawner->size_action); /* ulimit -f: a write says EFBIG instead */
     sigprocmask(SIG_BLOCK, &set, &spawner->mask);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }

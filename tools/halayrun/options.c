@@ -64,10 +64,12 @@ static const char help[] =
     "end with the job, also if halayrun is killed, unless they left their rank's process group\n"
     "(setsid). A job that was handed over ends as its launcher ends jobs.\n"
     "\n"
-    "Exit status: the first failed rank's, or 128 + the signal that ended it or halayrun; 124\n"
-    "--timeout; 2 wrong usage; 125 halayrun failed; 126 the program cannot be run; 127 there is "
-    "no\n"
-    "such program. A job that was handed over: its launcher's.\n"
+    "Exit status: the first failed rank's, or 128 + the signal that ended it or halayrun; 1 what "
+    "the\n"
+    "ranks print could not all be written; 2 wrong usage; 124 --timeout; 125 halayrun failed; 126 "
+    "the\n"
+    "program cannot be run; 127 there is no such program. A job that was handed over: its "
+    "launcher's.\n"
     "\n"
     "Environment: TMPDIR (where the session's folder is made, /tmp), HALAY_PLUGIN_DIR, "
     "HALAY_BIND,\n"
@@ -99,7 +101,8 @@ int hly_options_number(const char *text, int least, int most, int *number)
 static int add_env(struct hly_options *options, const char *text)
 {
     const char *equals = strchr(text, '=');
-    if (equals == text || !*text)
+    const size_t name = strcspn(text, "=");
+    if (!name || strcspn(text, " \t\n\v\f\r") < name)
         return bad("-x takes NAME=VALUE, not '%s'", text);
     if (!equals && strchr(text, ','))
         return bad("-x takes NAME=VALUE, not '%s'", text);

@@ -317,6 +317,11 @@ int hly_output_copy(struct hly_output *o)
     return o->sinks[0].broken || o->sinks[1].broken ? -1 : 0;
 }
 
+int hly_output_lost(const struct hly_output *o)
+{
+    return o->sinks[0].lossy || o->sinks[1].lossy;
+}
+
 int hly_output_poll(struct hly_output *o, struct pollfd *fds)
 {
     int n = 0;

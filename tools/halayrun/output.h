@@ -41,6 +41,9 @@ int hly_output_copy(struct hly_output *output);
 /* 1 while there is, or can come, more from any rank. */
 int hly_output_open(const struct hly_output *output);
 
+/* 1 if lines for halayrun's own output were lost, said. */
+int hly_output_lost(const struct hly_output *output);
+
 /* Nobody writes any more: what is in the pipes is all that comes. */
 void hly_output_last(struct hly_output *output);
 

@@ -66,11 +66,12 @@ int hly_find_program(const char *name, char path[HLY_PATH_BYTES])
     int error = hly_search_program(name, path);
     if (!error)
         return 0;
-    const int here = error == ENOENT && *name && !strchr(name, '/') && !access(name, F_OK);
-    hly_note("cannot start '%s': %s%s", name, strerror(error),
-             here ? " on PATH; it is in this folder: give ./ in front of it, or the program that "
-                    "runs it (python)"
-                  : "");
+    const int searched = error == ENOENT && *name && !strchr(name, '/');
+    hly_note("cannot start '%s': %s%s%s", name, strerror(error), searched ? " on PATH" : "",
+             searched && !access(name, F_OK)
+                 ? "; it is in this folder: give ./ in front of it, or the program that runs it "
+                   "(python)"
+                 : "");
     return error == ENOENT || error == ENOTDIR ? HLY_EXIT_MISSING : HLY_EXIT_REFUSED;
 }
 
@@ -224,6 +225,14 @@ int hly_rank_has_group(const struct hly_spawner *spawner, int rank)
     return rank != 0 || !spawner->terminal;
 }
 
+void hly_spawner_restore(const struct hly_spawner *s)
+{
+    setrlimit(RLIMIT_NOFILE, &s->files);
+    sigaction(SIGPIPE, &s->pipe_action, NULL);
+    sigaction(SIGXFSZ, &s->size_action, NULL);
+    sigprocmask(SIG_SETMASK, &s->mask, NULL);
+}
+
 static void become(const struct hly_spawner *s, int rank, char **env, int out, int err)
 {
     struct hly_report report = {rank, 0};
@@ -235,10 +244,8 @@ static void become(const struct hly_spawner *s, int rank, char **env, int out, i
     if (((rank != 0 || !s->input) && dup2(s->null_fd, STDIN_FILENO) < 0) ||
         (out >= 0 && dup2(out, STDOUT_FILENO) < 0) || (err >= 0 && dup2(err, STDERR_FILENO) < 0))
         goto fail;
-    setrlimit(RLIMIT_NOFILE, &s->files);
     hly_bind_rank(&s->binding, rank);
-    sigaction(SIGPIPE, &s->pipe_action, NULL);
-    sigprocmask(SIG_SETMASK, &s->mask, NULL);
+    hly_spawner_restore(s);
     execve(s->path, s->argv, env);
 fail:
     report.error = errno;

@@ -23,12 +23,12 @@ struct hly_spawner {
     char **base; /* the environment of all ranks, before the server adds to it */
     pid_t self;
     int null_fd;
-    int port_fd;   /* holds MASTER_PORT, or -1 */
-    int report_fd; /* closes in a rank when it has become the program */
-    int input;     /* rank 0 reads halayrun's standard input, */
-    int terminal;  /* which is a terminal */
-    sigset_t mask; /* what the ranks start with, as halayrun found it */
-    struct sigaction pipe_action;
+    int port_fd;                               /* holds MASTER_PORT, or -1 */
+    int report_fd;                             /* closes in a rank when it has become the program */
+    int input;                                 /* rank 0 reads halayrun's standard input, */
+    int terminal;                              /* which is a terminal */
+    sigset_t mask;                             /* what the ranks start with, as halayrun found it */
+    struct sigaction pipe_action, size_action; /* SIGPIPE and SIGXFSZ, too */
     struct rlimit files;
     struct hly_binding binding;
 };
@@ -59,6 +59,10 @@ void hly_env_destroy(char **env);
 
 /* A rank has a process group of its own, except for one that reads from a terminal. */
 int hly_rank_has_group(const struct hly_spawner *spawner, int rank);
+
+/* What halayrun has changed for itself is as it was, for what this process becomes. System calls
+ * only. */
+void hly_spawner_restore(const struct hly_spawner *spawner);
 
 /* Starts a rank; out and err replace its standard output and error unless they are -1. Pid
  * or -1. */

@@ -102,9 +102,7 @@ static void become(const struct hly_spawner *s, char *command)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != s->self || dup2(s->null_fd, STDIN_FILENO) < 0)
         _exit(HLY_EXIT_SELF);
-    setrlimit(RLIMIT_NOFILE, &s->files);
-    sigaction(SIGPIPE, &s->pipe_action, NULL);
-    sigprocmask(SIG_SETMASK, &s->mask, NULL);
+    hly_spawner_restore(s);
     execve("/bin/sh", argv, environ);
     _exit(HLY_EXIT_REFUSED);
 }

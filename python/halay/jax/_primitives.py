@@ -198,7 +198,8 @@ def _refuse_devices(context: Any, how: How) -> None:
         raise NotImplementedError(
             f"{how.kind} {how.name!r}: the program runs on {devices} devices of this process "
             "(pmap, shard_map or a sharded jit). halay.jax has one device a process: start one "
-            "process a device. For JAX's own sharding over Halay see docs/jax.md"
+            "process a device. For JAX's own sharding over Halay see "
+            "docs/jax_collectives.md"
         )
 
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #ifdef __SANITIZE_THREAD__
@@ -52,6 +53,7 @@ int hly_meeting_enter(const unsigned char bytes[HALAY_CIRCLE_ID_BYTES], uint32_t
 {
     const struct id id = id_of(bytes);
     uint64_t token = 0;
+    struct rlimit limit;
     char path[64];
     int rc = HALAY_EDEVICE;
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)id.process, (int)id.descriptor);
@@ -61,6 +63,8 @@ int hly_meeting_enter(const unsigned char bytes[HALAY_CIRCLE_ID_BYTES], uint32_t
     if (pread(fd, &token, sizeof(token), 0) != sizeof(token) || token != id.token)
         goto close_fd; /* the number is another file's now */
     rc = HALAY_ENOMEM;
+    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < bytes_of(n))
+        goto close_fd;                              /* else SIGXFSZ */
     if (posix_fallocate(fd, 0, (off_t)bytes_of(n))) /* whoever comes first */
         goto close_fd;
     void *at = mmap(NULL, bytes_of(n), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../../common/file_limit.h"
 #include "timeline.h"
 
 /* Rows that every rank has; those of names come after. */
@@ -20,7 +21,10 @@ enum { ROW_CYCLES = 1, ROW_PROGRAM, ROW_VOTES, ROW_BUFFERS, ROW_NAMES = 16 };
 
 static void flush(struct hlt_timeline *timeline)
 {
+    const off_t before = lseek(timeline->fd, 0, SEEK_CUR);
     size_t at = 0;
+    if (before >= 0 && !timeline->error && !hly_file_fits((uint64_t)before + timeline->used))
+        timeline->error = errno;
     while (at < timeline->used && !timeline->error) {
         ssize_t bytes = write(timeline->fd, timeline->buffer + at, timeline->used - at);
         if (bytes < 0 && errno != EINTR)

@@ -15,6 +15,7 @@
 
 #include "../../../common/autotune.h"
 #include "../../../common/calibration.h"
+#include "../../../common/file_limit.h"
 #include "../core/tune.h"
 #include "calls.h"
 
@@ -114,7 +115,7 @@ static int write_file(const char *path, const char *text)
         return errno;
     const size_t bytes = strlen(text);
     errno = ENOSPC;
-    int failed = write(fd, text, bytes) == (ssize_t)bytes ? 0 : errno;
+    int failed = hly_file_fits(bytes) && write(fd, text, bytes) == (ssize_t)bytes ? 0 : errno;
     if (close(fd) && !failed)
         failed = errno;
     if (!failed && rename(made, path))

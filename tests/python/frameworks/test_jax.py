@@ -568,11 +568,14 @@ def refused(call):
         jax.block_until_ready(call())
     except NotImplementedError as error:
         assert "'named'" in str(error) and "one device a process" in str(error), error
+        assert "docs/jax_collectives.md" in str(error), error
     else:
         raise SystemExit("not refused")
 one = lambda x: hvd.allreduce(x, name="named")
 assert jax.jit(one)(jnp.ones(2)).tolist() == [1, 1]
 refused(lambda: jax.pmap(one)(jnp.ones((2, 3))))
+alone = NamedSharding(Mesh(jax.devices()[:1], ("d",)), P("d"))
+assert jax.jit(one)(jax.device_put(jnp.ones(2), alone)).tolist() == [1, 1]
 where = NamedSharding(Mesh(jax.devices(), ("d",)), P("d"))
 refused(lambda: jax.jit(one)(jax.device_put(jnp.ones(4), where)))
 print("refused")
