@@ -248,7 +248,12 @@ def rank_refused():
         ha.broadcast(good, root=7)
     with pytest.raises(HalayError if me == 0 else TypeError, match="root must be an integer"):
         ha.broadcast(good, root=0 if me == 0 else "zero")
-    for call in (  # more than a C int, on one rank
+
+
+def rank_too_large():
+    """Numbers that are more than C's int or size_t, on one rank."""
+    me, good, out = ha.rank(), numpy.ones(4, "f4"), numpy.ones(8, "f4")
+    for call in (
         lambda root: ha.broadcast(good, root=root),
         lambda root: ha.reduce(good, root=root),
         lambda root: ha.gather(good, out, root=root),
@@ -431,6 +436,7 @@ def test_arrays_in_cycles():
 
 def test_refused_on_all_ranks(job):
     job(2, rank_refused)
+    job(2, rank_too_large)
 
 
 def test_gpu(job):
