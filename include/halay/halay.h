@@ -731,9 +731,9 @@ HALAY_API int halay_request_free(halay_request_t *request);
  * one, the group fails on all ranks with the same error, and no buffer was touched. A failure after
  * that (a rank dies) is the group's result, that of the first call that failed; then the contents
  * of all of its outputs are undefined. Results of a call are valid only after the whole group, so
- * no call may use another's result. A group is one call in the communicator's order. Not in a
- * group: send, receive, persistent requests (HALAY_ESTATE, and the group fails), communicators made
- * of comm.
+ * no call may use another's result. A group is one call in the communicator's order. It has 65,536
+ * calls at most. Not in a group: one more than these, send, receive, persistent requests
+ * (HALAY_ESTATE, and the group fails), communicators made of comm.
  */
 HALAY_API int halay_group_begin(halay_comm_t *comm);
 /* HALAY_ESTATE: none was begun. */

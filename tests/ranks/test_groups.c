@@ -11,6 +11,7 @@
 
 #define COUNT 300
 #define DEEP  20
+#define MOST  65536 /* calls of a group */
 
 struct data {
     int64_t in[COUNT], out[COUNT], cast[COUNT], scaled[COUNT], small[2];
@@ -210,6 +211,28 @@ static void no_place(struct rank *r)
     CHECK(!halay_request_free(started), "free");
 }
 
+/* The call that is one too many says how many there may be, and the group fails on all ranks. */
+static void full(struct rank *r)
+{
+    halay_verdict_t v = {.size = sizeof(v)};
+    halay_request_t *group;
+    CHECK(!halay_group_begin(r->world), "begin");
+    for (int i = 0; i < MOST; i++)
+        CHECK(!halay_barrier(r->world), "call %d", i);
+    if (r->rank == 0) {
+        CHECK(halay_barrier(r->world) == HALAY_ESTATE, "one more");
+        CHECK(!halay_comm_verdict(r->world, &v), "verdict");
+        CHECK(v.code == HALAY_ESTATE && strstr(v.text, "a group has 65536 calls at most") &&
+                  strstr(v.text, "begin another"),
+              "%s", v.text);
+    }
+    CHECK(!halay_group_end(r->world, &group), "end");
+    CHECK(halay_request_wait(group) == HALAY_ESTATE, "the group is good");
+    CHECK(!halay_comm_verdict(r->world, &v), "verdict");
+    CHECK(strstr(v.text, "65536 calls"), "%s", v.text);
+    CHECK(!halay_barrier(r->world), "the next call");
+}
+
 static void misuse(struct rank *r)
 {
     halay_request_t *group;
@@ -257,6 +280,8 @@ int main(int argc, char **argv)
         ranks_run(&o, right, NULL);
         ranks_run(&o, misuse, NULL);
         ranks_run(&o, no_place, NULL);
+        if (p == 2)
+            ranks_run(&o, full, NULL);
         if (p > 1)
             ranks_run(&o, wrong, &board);
         pthread_barrier_destroy(&board.barrier);

@@ -20,22 +20,25 @@ from torch.distributed.constants import default_pg_timeout
 
 from .. import _tensors
 from .._core import deadline_s, ffi, interrupted, lib, refuse_in_handler
-from ..errors import HalayTimeout
+from ..errors import HalayError, HalayTimeout
 from . import _job
 from ._callbacks import here
 from ._monitor import Monitor
 from ._oneself import Oneself
+from ._overloads import FORMS
 from ._sparse import all_reduce as all_reduce_sparse
 from ._tensors import (
     IN_PLACE,
     Target,
     address,
+    apart,
     check,
     devices_of,
     flat,
     moved_type,
     op_of,
     put,
+    same,
     scale,
     scaled,
     sizes,
@@ -46,6 +49,7 @@ from ._tensors import (
 from ._work import HalayWork
 
 MOST_TAGS = 4096
+MOST_TOGETHER = 4096  # coalesced calls in one group
 BETWEEN_TWO = ("send", "recv")
 STARTS_NOTHING = (
     *("getBackendName", "name", "setGroupName", "getGroupName", "setGroupDesc", "getGroupDesc"),
@@ -60,7 +64,7 @@ Finish = Optional[Callable[[], None]]
 _Base: Any = c10d.ProcessGroup
 
 
-class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for single tensors are not ours
+class HalayProcessGroup(_Base):  # type: ignore[misc]
     """Ranks of the job, and their communicator."""
 
     def __init__(
@@ -327,6 +331,30 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         (work, self._bundle), (starts, self._starts) = (self._bundle, None), (self._starts, [])
         if work is None:
             raise RuntimeError("halay: _end_coalescing() without _start_coalescing()")
+        while len(starts) > MOST_TOGETHER:
+            first, starts = starts[:MOST_TOGETHER], starts[MOST_TOGETHER:]
+            failed = self._wait_for_some(first, work)
+            if failed is not None:  # so it did on all ranks, and none starts the others
+                work.fail(failed)
+                return work
+        self._group(starts, work)
+        return work
+
+    def _wait_for_some(
+        self, starts: list[Callable[[Any], int]], work: HalayWork
+    ) -> HalayError | None:
+        """Makes one group of the first calls of a work that are too many for one; its error."""
+        part = HalayWork(self._job, self._comm)
+        part.devices = work.devices
+        part.hold([], work.kept(), None)
+        self._group(starts, part)
+        try:
+            part.wait()
+        except HalayError as error:
+            return error
+        return None
+
+    def _group(self, starts: list[Callable[[Any], int]], work: HalayWork) -> None:
         self._job.must(lib.halay_group_begin(self._comm), self._comm)
         try:
             for start in starts:
@@ -334,7 +362,6 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         finally:
             work.request = self._start(lambda request: lib.halay_group_end(self._comm, request))
             self._job.watch(work)
-        return work
 
     def _coalesced(self, tensors: Tensors, calls: Sequence[Callable[[], object]]) -> HalayWork:
         if self._bundle is not None:
@@ -352,7 +379,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
 
     # ---------------------------------------------------------------- reductions
 
-    def allreduce(self, tensors: Any, opts: Any = None, **_: Any) -> HalayWork:
+    def allreduce(self, tensors: Tensors, opts: Any = None) -> HalayWork:
         if len(tensors) > 1:
             return self.allreduce_coalesced(tensors, opts)
         opts = opts or c10d.AllreduceOptions()
@@ -439,7 +466,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         kind, op = type_of(data, call), op_of(opts.reduceOp, data, call)
         data = scaled(data, opts.reduceOp)
         target = Target([output], call, apart=data)  # the smaller of the two is what is copied
-        _same(data, target.buffer, call)
+        same(data, target.buffer, call)
         src, dst, comm = address(data), address(target.buffer), self._comm
         if len(set(counts)) == 1:
 
@@ -507,7 +534,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
     ) -> HalayWork:
         call = "all_gather"
         target = Target(outputs, call)
-        _same(data, target.buffer, call)
+        same(data, target.buffer, call)
         kind, comm = moved_type(data, call), self._comm
         # All ranks have to call in place, or none: so each block is brought to its place first.
         before = self.rank() * counts[0] if len(counts) == 1 else sum(counts[: self.rank()])
@@ -534,7 +561,8 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
 
     def allgather_coalesced(self, outputs: Any, inputs: Tensors, opts: Any = None) -> HalayWork:
         """outputs: for each rank a list like that of its inputs."""
-        if len(outputs) != self.size() or any(len(row) != len(inputs) for row in outputs):
+        whole = any(isinstance(row, torch.Tensor) for row in outputs)
+        if whole or len(outputs) != self.size() or {len(row) for row in outputs} != {len(inputs)}:
             raise ValueError(
                 f"halay all_gather_coalesced: needs a list of {len(inputs)} tensors, as many as go "
                 f"in, for each of {self.size()} ranks"
@@ -549,7 +577,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         root, here = opts.rootRank, opts.rootRank == self.rank()
         blocks = _lists(outputs, self.size(), "gather", data) if here else []
         target = Target(blocks, "gather") if here else None
-        data = _apart(data, target)
+        data = apart(data, target)
         kind, count, src = moved_type(data, "gather"), data.numel(), address(data)
         dst = address(target.buffer) if target else ffi.NULL
         return self._call(
@@ -619,8 +647,8 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
     def _exchanged(
         self, data: torch.Tensor, sent: list[int], target: Target, received: list[int], opts: Any
     ) -> HalayWork:
-        _same(data, target.buffer, "all_to_all")
-        data = _apart(data, target)
+        same(data, target.buffer, "all_to_all")
+        data = apart(data, target)
         kind, src, dst = moved_type(data, "all_to_all"), address(data), address(target.buffer)
         out, into, none, comm = sizes(sent), sizes(received), ffi.NULL, self._comm
         return self._call(
@@ -715,10 +743,13 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
 
 
 def _outermost(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """What torch calls: outside of its graphs. A profiler sees it."""
+    """What torch calls, in any of its overloads: outside of its graphs. A profiler sees it."""
+    form = FORMS.get(method.__name__)
 
     @_tensors.outside_graph
     def outside(group: HalayProcessGroup, *args: Any, **options: Any) -> Any:
+        if form is not None:
+            return method(group._placed(name), *form.take(name, args, options))
         return method(group._placed(name), *args, **options)
 
     @wraps(method)
@@ -749,7 +780,7 @@ def _is(tensor: torch.Tensor | None) -> torch.Tensor:
 
 def _lists(lists: Any, size: int, call: str, like: torch.Tensor | None = None) -> Tensors:
     """The one list in it, with a tensor for each rank: as large as `like`, if that is given."""
-    if len(lists) != 1 or len(lists[0]) != size:
+    if len(lists) != 1 or isinstance(lists[0], torch.Tensor) or len(lists[0]) != size:
         raise ValueError(f"halay {call}: needs one list of {size} tensors, one for each rank")
     found = [check(tensor, call) for tensor in lists[0]]
     for tensor in found:
@@ -759,15 +790,3 @@ def _lists(lists: Any, size: int, call: str, like: torch.Tensor | None = None) -
                 f"{tuple(tensor.shape)} {tensor.dtype} and {tuple(like.shape)} {like.dtype}"
             )
     return found
-
-
-def _same(data: torch.Tensor, result: torch.Tensor, call: str) -> None:
-    if data.dtype != result.dtype:
-        raise TypeError(f"halay {call}: the input is {data.dtype}, the output {result.dtype}")
-
-
-def _apart(data: torch.Tensor, target: Target | None) -> torch.Tensor:
-    """The input, or a copy of it where the result would overwrite it."""
-    if target is None or not _tensors.overlap(data, target.buffer):
-        return data
-    return data.clone()

@@ -229,3 +229,15 @@ def devices_of(*what: object) -> set[torch.device]:
 
 def sizes(counts: Sequence[int]) -> Any:
     return ffi.new("size_t[]", list(counts))
+
+
+def same(data: torch.Tensor, result: torch.Tensor, call: str) -> None:
+    if data.dtype != result.dtype:
+        raise TypeError(f"halay {call}: the input is {data.dtype}, the output {result.dtype}")
+
+
+def apart(data: torch.Tensor, target: Target | None) -> torch.Tensor:
+    """The input, or a copy of it where the result would overwrite it."""
+    if target is None or not _tensors.overlap(data, target.buffer):
+        return data
+    return data.clone()

@@ -92,6 +92,15 @@ class HalayWork(dist.Work):
             self._finish.append(finish)
             self._touched += cuda_tensors(results, keep)
 
+    def kept(self) -> object:
+        """What holds the same, also after this one has completed."""
+        return self.results, self._keep
+
+    def fail(self, error: BaseException) -> None:
+        """One whose last calls are not made, and which nobody has seen yet."""
+        self._error, self._done = error, True
+        self._keep, self._finish, self._touched = [], [], []
+
     def complete(self, code: int) -> None:
         """By whoever has it in hand. The library no longer knows the request."""
         if self.finish(code):
