@@ -30,7 +30,12 @@ class Form:
 
     def take(self, call: str, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         """What the method is called with: its parameters in order, and options or None."""
-        count, left = len(self.names), dict(named)
+        count = len(self.names)
+        # What torch itself calls most.
+        usual = count == 1 and len(args) == 2 and not named and type(args[0]) is list
+        if usual and isinstance(args[1], self.options):
+            return list(args)
+        left = dict(named)
         values = list(args[:count])
         for names in self.names[len(values) :]:
             found = [name for name in names if name in left]
