@@ -2,6 +2,7 @@
 """scripts/test --selftest: the runner over small suites of ctest and pytest (selftest_cases.py),
 then a run that is ended by a signal."""
 
+import contextlib
 import os
 import re
 import signal
@@ -48,9 +49,10 @@ def alive(folder):
     """The files *.pid of processes that are there."""
     found = []
     for file in folder.glob("*.pid"):
-        stat = Path(f"/proc/{file.read_text().strip()}/stat")
-        if stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
-            found.append(file.name)
+        with contextlib.suppress(OSError):  # it has ended, maybe while it is read
+            stat = Path(f"/proc/{file.read_text().strip()}/stat").read_text()
+            if stat.rpartition(")")[2].split()[0] not in "ZX":
+                found.append(file.name)
     return found
 
 

@@ -91,9 +91,10 @@ int halay_comm_free(halay_comm_t *handle)
 int halay_comm_set_deadline(halay_comm_t *handle, uint64_t deadline_ns)
 {
     halay_comm_t *comm;
-    int rc = deadline_ns ? hly_comm_enter(handle, &comm)
-                         : hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL,
-                                           "comm_set_deadline: the deadline must be 1 ns at least");
+    if (!deadline_ns)
+        return hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL,
+                               "comm_set_deadline: the deadline must be 1 ns at least");
+    int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
     comm->deadline_ns = deadline_ns < HLY_DEADLINE_MAX_NS ? deadline_ns : HLY_DEADLINE_MAX_NS;
@@ -106,9 +107,10 @@ int halay_comm_set_deadline(halay_comm_t *handle, uint64_t deadline_ns)
 int halay_comm_deadline(halay_comm_t *handle, uint64_t *deadline_ns)
 {
     halay_comm_t *comm;
-    int rc = deadline_ns ? hly_comm_enter(handle, &comm)
-                         : hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL,
-                                           "comm_deadline: deadline_ns is NULL");
+    if (!deadline_ns)
+        return hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL,
+                               "comm_deadline: deadline_ns is NULL");
+    int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
     *deadline_ns = comm->deadline_ns;
@@ -162,9 +164,9 @@ int halay_comm_set_hint(halay_comm_t *handle, halay_hint_t hint, int value)
 int halay_comm_called(halay_comm_t *handle, int *called)
 {
     halay_comm_t *comm;
-    int rc =
-        called ? hly_comm_enter(handle, &comm)
-               : hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL, "comm_called: called is NULL");
+    if (!called)
+        return hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL, "comm_called: called is NULL");
+    int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
     bool ahead = hly_comm_ahead(comm) > comm->next_sequence - comm->oldest;

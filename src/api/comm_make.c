@@ -153,11 +153,10 @@ int halay_comm_split(halay_comm_t *handle, int colour, int key, halay_comm_t **s
     struct member mine = {colour, key};
     struct member *all = calloc((size_t)comm->nranks, sizeof(*all));
     int *order = calloc((size_t)comm->nranks, sizeof(*order));
-    if (all && order)
-        rc = gather_members(comm, &mine, all);
-    else
-        rc = hly_comm_reject(comm, HALAY_ENOMEM, "comm_split: no memory for the list of ranks");
-    if (!rc) {
+    const bool room = all && order;
+    rc = room ? gather_members(comm, &mine, all)
+              : hly_comm_reject(comm, HALAY_ENOMEM, "comm_split: no memory for the list of ranks");
+    if (room && !rc) {
         hly_lock(comm->context);
         rc = split_locked(comm, all, order, colour, split);
         if (rc)

@@ -22,9 +22,10 @@ int halay_comm_revoke(halay_comm_t *handle)
 int halay_comm_failed(halay_comm_t *handle, int ranks[], int *n)
 {
     halay_comm_t *comm;
-    int rc = n && (!ranks || *n >= 0) ? hly_comm_enter(handle, &comm)
-                                      : hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL,
-                                                        "comm_failed: n is NULL, or negative");
+    if (!n || (ranks && *n < 0))
+        return hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL,
+                               "comm_failed: n is NULL, or negative");
+    int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
     const int room = ranks ? *n : 0;
@@ -62,8 +63,9 @@ int halay_comm_agree(halay_comm_t *handle, int *flag)
 {
     halay_comm_t *comm;
     struct hly_consensus_value value = {0};
-    int rc = flag ? hly_comm_enter(handle, &comm)
-                  : hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL, "comm_agree: flag is NULL");
+    if (!flag)
+        return hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL, "comm_agree: flag is NULL");
+    int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
     rc = agree(comm, HLY_CALL_AGREE, *flag, &value);
@@ -116,9 +118,9 @@ int halay_comm_shrink(halay_comm_t *handle, halay_comm_t **survivors)
 {
     halay_comm_t *comm;
     struct hly_consensus_value value = {0};
-    int rc = survivors ? hly_comm_enter(handle, &comm)
-                       : hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL,
-                                         "comm_shrink: survivors is NULL");
+    if (!survivors)
+        return hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL, "comm_shrink: survivors is NULL");
+    int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
     rc = agree(comm, HLY_CALL_SHRINK, -1, &value);
