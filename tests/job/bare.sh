@@ -66,7 +66,9 @@ for command in "$HALAYRUN --help" "$HALAYRUN --version" "$HALAYRUN -H a:2 --laun
     name=${command%% *}
     says err "^${name##*/}: cannot write to standard output: No space left on device"
 done
-bash -c 'exec "$@" >/dev/full' bash "$HALAYRUN" -l -np 2 "$JOB_RANK" 2>err || fail "a full disk ends the job"
+bash -c 'exec "$@" >/dev/full' bash "$HALAYRUN" -l -np 2 "$JOB_RANK" 2>err
+[ $? = 1 ] || fail "a full disk ends the job, or is nothing to it"
+! grep -q exited err || fail "a full disk ends a rank"
 says err "^halayrun: what the ranks print is not all written: No space left on device$"
 
 # ------------------------------------------------------------------ an old kernel

@@ -121,7 +121,13 @@ static void prodded(struct rank *r)
     pthread_join(thread, NULL);
 }
 
-/* A rank that waits long costs next to no processor time: under 1 %. */
+/* A rank that waits long costs next to no processor time: under 1 %; 0.005 to 0.008 s were seen,
+ * and 0.007 to 0.052 with the thread sanitizer. */
+#if defined(__SANITIZE_THREAD__)
+#define IDLE_S 0.15
+#else
+#define IDLE_S 0.03
+#endif
 static void idle(struct rank *r)
 {
     struct timespec pause = {3, 0}, cpu;
@@ -134,7 +140,7 @@ static void idle(struct rank *r)
         CHECK(!halay_barrier(r->world), "barrier");
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
         double spent = (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9 - before;
-        CHECK(spent < 0.03, "3 s of waiting cost %.3f s of processor time", spent);
+        CHECK(spent < IDLE_S, "3 s of waiting cost %.3f s of processor time", spent);
         return;
     }
     CHECK(!halay_barrier(r->world), "barrier");
