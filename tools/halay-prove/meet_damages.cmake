@@ -116,4 +116,4 @@ file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/meets.c @ONLY CONTENT
 ${meet_declared}const hly_worlds_ops_t *const hly_worlds_damaged[] = {${meet_listed}NULL};
 ")
 list(APPEND MEET_DAMAGED ${CMAKE_CURRENT_BINARY_DIR}/damaged/meets.c)
-set_source_files_properties(${MEET_DAMAGED} PROPERTIES COMPILE_OPTIONS "-w;-O0;-g0") # a damage leaves things unused
+set_source_files_properties(${MEET_DAMAGED} PROPERTIES COMPILE_OPTIONS "-w;-O1;-g0") # a damage leaves things unused

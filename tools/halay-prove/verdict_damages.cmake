@@ -69,4 +69,4 @@ file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/verdicts.c @ONLY CONTE
 ${verdicts_declared}const hly_failing_ops_t *const hly_damaged_verdicts[] = {${verdicts_listed}NULL};
 ")
 list(APPEND DAMAGED_VERDICTS ${CMAKE_CURRENT_BINARY_DIR}/damaged/verdicts.c)
-set_source_files_properties(${DAMAGED_VERDICTS} PROPERTIES COMPILE_OPTIONS "-w;-O0;-g0")
+set_source_files_properties(${DAMAGED_VERDICTS} PROPERTIES COMPILE_OPTIONS "-w;-O1;-g0")
