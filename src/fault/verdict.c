@@ -91,6 +91,13 @@ static const char *type_text(const struct hly_call_desc *c, char text[32])
     return text;
 }
 
+static void elements_text(const struct hly_call_desc *c, char *text, size_t bytes)
+{
+    char number[32];
+    snprintf(text, bytes, " of %llu %s%s", (unsigned long long)c->count,
+             halay_type_bytes((halay_type_t)c->type) ? "" : "of ", type_text(c, number));
+}
+
 static const char *memory_text(const struct hly_call_desc *c, char text[32])
 {
     text[0] = 0;
@@ -126,8 +133,7 @@ void hly_desc_text(const struct hly_call_desc *c, char *text, size_t bytes)
         return;
     }
     if (!(c->flags & HLY_CALL_VECTOR))
-        snprintf(what, sizeof(what), " of %llu %s%s", count,
-                 halay_type_bytes((halay_type_t)c->type) ? "" : "of ", type);
+        elements_text(c, what, sizeof(what));
     else if (collective == HALAY_ALLTOALL)
         snprintf(what, sizeof(what), "v of %s", type);
     else
@@ -175,16 +181,16 @@ static void call_text(const struct hly_failure *f, const struct hly_call_desc *c
                       char *text, size_t bytes)
 {
     static const struct hly_call_desc unknown;
-    char memory[32], number[32];
+    char elements[64], memory[32];
     if (hly_desc_equal(call, &unknown))
         snprintf(text, bytes, "a call");
     else if (!f->paired)
         hly_desc_text(call, text, bytes);
-    else
-        snprintf(text, bytes, "%s of %llu %s%s%s %s rank %d", rank == 1 ? "receive" : "send",
-                 (unsigned long long)call->count,
-                 halay_type_bytes((halay_type_t)call->type) ? "" : "of ", type_text(call, number),
+    else {
+        elements_text(call, elements, sizeof(elements));
+        snprintf(text, bytes, "%s%s%s %s rank %d", rank == 1 ? "receive" : "send", elements,
                  memory_text(call, memory), rank == 1 ? "from" : "to", f->pair[rank != 1]);
+    }
 }
 
 /* Which call it was. */
