@@ -10,17 +10,16 @@ build() {
 }
 
 names() { ctest --test-dir "$1" -N -L "$2" "${@:3}" | sed -n 's/.*Test *#[0-9]*: //p'; }
-# left_out FOLDER LABELS: two thirds of the tests with the label sampled; of what both sanitizers have,
-# the half that the other one takes.
+# left_out FOLDER LABELS: two thirds of the tests with the label sampled, and under a sanitizer two thirds
+# of those that the other sanitizer has, too.
 left_out() {
-    local both rest=()
+    local both
     [ "${SAMPLE:-}" ] || return 0
     mapfile -t both < <(names "$1" "$2" -L '^sampled$')
     SAMPLE="$SAMPLE ${1##*/}" "$root/scripts/sample.py" 3 --rest "${both[@]}"
     [[ $1 == build-?san ]] || return 0
     mapfile -t both < <(comm -12 <(names build-asan "$2" -LE '^sampled$' | sort) <(names build-tsan "$2" -LE '^sampled$' | sort))
-    [ "$1" = build-tsan ] || rest=(--rest)
-    "$root/scripts/sample.py" 2 "${rest[@]}" "${both[@]/#/both-}" | sed 's/^both-//'
+    SAMPLE="$SAMPLE ${1##*/}" "$root/scripts/sample.py" 3 --rest "${both[@]/#/both-}" | sed 's/^both-//'
 }
 
 # ctests FOLDER LABEL...  Those of unit, plan, ranks and gpu say how many places of two a processor they take.

@@ -16,10 +16,14 @@ noise="plm:rsh: Warning: setpgid\|ucp_disconnect_nb([0-9]*) failed: Endpoint tim
 
 export OMPI_MCA_pml="" # set by each job
 
+# Those that this run takes: an order under a launcher with the libraries under both.
+cells=" $("$folder/../../scripts/sample.py" 3 cell-{login,veth}-{ob1,ucx,ucx-shm+ucx}-{around,before,after,outer,crossed} | xargs) "
+
 # orders RANKS NODES COMMAND...: each order, as that command's ranks
 orders() {
     local order again n=$1 nodes=$2
     for order in around before after outer crossed; do
+        [[ $cells == *" cell-$3-$OMPI_MCA_pml${HALAY_TRANSPORT:+-$HALAY_TRANSPORT}-$order "* ]] || continue
         run "${@:3}" "$python" "$folder/mpi4py_rank.py" "$order"
         # MPI_Init of Open MPI 4.1.4 crashes now and then under srun; so it does in programs without Halay
         # (`startup` counts them).

@@ -222,22 +222,42 @@ void proof_impostor(void)
 
 /* ------------------------------------------------------------------ many */
 
-/* Connects, says something or nothing, and goes; until it is killed. */
+/* Fifty connect, say something or nothing, and go. The last one stays: a socket that blocks. */
+static int strangers_call(const struct sockaddr_in *to, unsigned *seed)
+{
+    uint8_t noise[200];
+    for (int i = 0;; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (i < 50 ? SOCK_NONBLOCK : 0), 0);
+        struct linger now = {.l_onoff = 1};
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+        (void)!connect(fd, (const struct sockaddr *)to, sizeof(*to));
+        for (size_t at = 0; at < sizeof(noise); at++)
+            noise[at] = (uint8_t)rand_r(seed);
+        size_t bytes = i < 50 ? (size_t)rand_r(seed) % sizeof(noise) : sizeof(noise);
+        (void)!send(fd, noise, bytes, MSG_NOSIGNAL);
+        if (i == 50)
+            return fd;
+        close(fd);
+    }
+}
+
+/*
+ * Strangers call until this process is killed. There are never more than the socket's queue holds
+ * (128 on old kernels): where it is full, the kernel drops who calls, stranger or peer. The queue
+ * is served in order, so all fifty were let in when the last one is hung up on.
+ */
 static void flood(const rank_t *rank)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = rank->address.port};
     unsigned seed = (unsigned)getpid();
-    uint8_t noise[200];
     memcpy(&to.sin_addr, rank->address.ip, 4);
-    for (;;) {
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        struct linger now = {.l_onoff = 1};
-        setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-        (void)!connect(fd, (struct sockaddr *)&to, sizeof(to));
-        for (size_t i = 0; i < sizeof(noise); i++)
-            noise[i] = (uint8_t)rand_r(&seed);
-        (void)!send(fd, noise, (size_t)rand_r(&seed) % sizeof(noise), MSG_NOSIGNAL);
-        close(fd);
+    for (int before = strangers_call(&to, &seed);;) {
+        int last = strangers_call(&to, &seed);
+        char bytes[64];
+        while (recv(before, bytes, sizeof(bytes), 0) > 0)
+            continue;
+        close(before);
+        before = last;
     }
 }
 
