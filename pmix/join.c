@@ -26,6 +26,7 @@
 
 #define HEAR_NS   500000000ull
 #define DEPUTY_NS 2900000000ull
+#define EXCUSE_NS 60000000000ull /* nodes seldom begin a job at times that differ by more */
 
 /* The last error that was logged, since the node's other ranks are told as well. */
 struct heard {
@@ -248,16 +249,40 @@ static int hear_why(struct hly_node *node)
     return rc;
 }
 
-static int fence(struct joining *j, int nranks)
+static pmix_status_t fence_begin(struct joining *j)
 {
     pmix_info_t info[2];
     bool collect = true;
     uint64_t now = hly_boot_now_ns(), end = j->node.end_ns;
-    int rc = HALAY_OK, seconds = now < end ? (int)((end - now) / 1000000000u) + 1 : 1;
+    int seconds = now < end ? (int)((end - now) / 1000000000u) + 1 : 1;
     memset(info, 0, sizeof info);
     PMIX_INFO_LOAD(&info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
     PMIX_INFO_LOAD(&info[1], PMIX_TIMEOUT, &seconds, PMIX_INT); /* 0 would be no limit */
-    pmix_status_t status = PMIx_Fence_nb(NULL, 0, info, 2, hly_pmix_call_over, &j->call);
+    return PMIx_Fence_nb(NULL, 0, info, 2, hly_pmix_call_over, &j->call);
+}
+
+/*
+ * This node's ranks cannot join. The launcher ends the exchange only when all ranks of the job take
+ * part in it, and drops what was said on a node that has none left. So they take part, the first
+ * one says why, and all stay until the other nodes know. Not where a rank has left: then the
+ * exchange does not end.
+ */
+static void excuse(struct joining *j, int nranks, const char *why)
+{
+    const uint64_t now = hly_boot_now_ns();
+    const uint64_t end = now + EXCUSE_NS < j->node.end_ns ? now + EXCUSE_NS : j->node.end_ns;
+    if (j->node.nlocal == nranks || j->node.lost || now >= end)
+        return;
+    if (j->node.role == HLY_ROLE_FIRST)
+        hly_pmix_refusal_put(j->log, &j->node, why);
+    if (fence_begin(j) == PMIX_SUCCESS)
+        hly_pmix_call_wait(&j->call, end);
+}
+
+static int fence(struct joining *j, int nranks)
+{
+    int rc = HALAY_OK;
+    pmix_status_t status = fence_begin(j);
     if (status == PMIX_SUCCESS)
         rc = fence_wait(j, &status);
     if (rc || status == PMIX_SUCCESS || status == PMIX_OPERATION_SUCCEEDED)
@@ -336,7 +361,7 @@ static int settle(struct joining *j, struct hly_pmix_identity *id)
     return rc;
 }
 
-static int exchange(struct joining *j, struct hly_pmix_identity *id)
+static int exchange(struct joining *j, struct hly_pmix_identity *id, const char *error)
 {
     struct hly_node *node = &j->node;
     char host[HLY_BOOT_HOST_BYTES];
@@ -350,6 +375,8 @@ static int exchange(struct joining *j, struct hly_pmix_identity *id)
         memcpy(node->self.host, host, sizeof host);
     node->nranks = id->nranks;
     rc = hly_node_meet(node);
+    if (rc)
+        excuse(j, id->nranks, *error ? error : "it is out of memory");
     if (rc == HALAY_OK && node->role != HLY_ROLE_MEMBER)
         rc = hly_pmix_record_put(j->log, node);
     if (rc == HALAY_OK)
@@ -513,7 +540,7 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
         goto finish_call;
     }
     prepare(&j, info, id);
-    rc = exchange(&j, id);
+    rc = exchange(&j, id, heard.error);
     tell_others(&j, rc, heard.error);
     if (rc && mpi == MPI_GONE)
         hly_boot_say(log, 0,

@@ -50,6 +50,7 @@ struct hly_node {
     int *order;
     uint64_t linger_ns;
     char failure[HLY_NODE_TEXT]; /* empty: none */
+    bool lost;                   /* a rank of the list has left */
     /* of the others */
     int fd, table_fd;
     bool told; /* the first rank knows that this one is alone */

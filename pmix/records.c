@@ -28,10 +28,10 @@ struct record {
                                    */
     uint16_t version;
     uint8_t family, fabrics; /* of the address */
-    uint32_t nranks;
-    uint64_t nonce;     /* of rank 0's node: tells two jobs of one name apart */
-    uint64_t kept;      /* of all its ranks; 0: of none, or not of all */
-    uint8_t secret[16]; /* of rank 0's node */
+    uint32_t nranks;         /* 0: the node cannot join, and a text says why */
+    uint64_t nonce;          /* of rank 0's node: tells two jobs of one name apart */
+    uint64_t kept;           /* of all its ranks; 0: of none, or not of all */
+    uint8_t secret[16];      /* of rank 0's node */
     char host[RECORD_HOST];
     uint8_t ip[16];
     struct {
@@ -67,14 +67,53 @@ static uint64_t kept_by_all(const struct hly_node *node)
     return node->self.kept;
 }
 
-int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *node)
+static int publish(const struct hly_boot_log *log, struct record *record, size_t bytes)
 {
-    struct record *record = calloc(1, sizeof *record + (size_t)node->nlocal * 8);
     pmix_value_t value;
+    memset(&value, 0, sizeof value);
+    value.type = PMIX_BYTE_OBJECT;
+    value.data.bo.bytes = (char *)record;
+    value.data.bo.size = bytes;
+    pmix_status_t status = PMIx_Put(PMIX_GLOBAL, RECORD_KEY, &value);
+    if (status == PMIX_SUCCESS)
+        status = PMIx_Commit();
+    if (status != PMIX_SUCCESS) {
+        hly_boot_say(log, 0, "cannot publish this node's record: PMIx says %s",
+                     PMIx_Error_string(status));
+        return HALAY_EBOOT;
+    }
+    return HALAY_OK;
+}
+
+static struct record *record_new(const struct hly_node *node, size_t bytes)
+{
+    struct record *record = calloc(1, sizeof *record + bytes);
     if (!record)
-        return HALAY_ENOMEM;
+        return NULL;
     record->version = RECORD_VERSION;
     memcpy(record->library, node->self.library, sizeof record->library);
+    memcpy(record->host, node->self.host, sizeof record->host - 1);
+    return record;
+}
+
+int hly_pmix_refusal_put(const struct hly_boot_log *log, const struct hly_node *node,
+                         const char *text)
+{
+    const size_t bytes = strlen(text) + 1;
+    struct record *record = record_new(node, bytes);
+    if (!record)
+        return HALAY_ENOMEM;
+    memcpy(record->ranks, text, bytes);
+    const int rc = publish(log, record, sizeof *record + bytes);
+    free(record);
+    return rc;
+}
+
+int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *node)
+{
+    struct record *record = record_new(node, (size_t)node->nlocal * 8);
+    if (!record)
+        return HALAY_ENOMEM;
     record->family = node->self.address.family;
     record->fabrics = node->self.address.fabrics;
     record->kept = kept_by_all(node);
@@ -83,7 +122,6 @@ int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *n
         record->fabrics |=
             HALAY_NODE_OVERSUBSCRIBED | (node->self.processors == 1 ? HALAY_NODE_SINGLE : 0);
     memcpy(record->ip, node->self.address.ip, sizeof record->ip);
-    memcpy(record->host, node->self.host, sizeof record->host - 1);
     if (node->rank == 0 && (getrandom(record->secret, sizeof record->secret, 0) != 16 ||
                             getrandom(&record->nonce, sizeof record->nonce, 0) != 8)) {
         hly_boot_say(log, 0, "no random bytes for the job's secret: %s", strerror(errno));
@@ -93,20 +131,9 @@ int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *n
     size_t bytes = sizeof *record + (size_t)record->nranks * 8;
     assert(bytes == 128 + 8 * (size_t)record->nranks && record->nranks <= (uint32_t)node->nlocal);
     hly_boot_say(log, 2, "rank %u puts a record of %zu bytes", node->rank, bytes);
-    memset(&value, 0, sizeof value);
-    value.type = PMIX_BYTE_OBJECT;
-    value.data.bo.bytes = (char *)record;
-    value.data.bo.size = bytes;
-    pmix_status_t status = PMIx_Put(PMIX_GLOBAL, RECORD_KEY, &value);
-    if (status == PMIX_SUCCESS)
-        status = PMIx_Commit();
+    const int rc = publish(log, record, bytes);
     free(record);
-    if (status != PMIX_SUCCESS) {
-        hly_boot_say(log, 0, "cannot publish this node's record: PMIx says %s",
-                     PMIx_Error_string(status));
-        return HALAY_EBOOT;
-    }
-    return HALAY_OK;
+    return rc;
 }
 
 static int valid_record(const pmix_value_t *value, uint32_t rank, int nranks)
@@ -153,6 +180,18 @@ static pmix_status_t get_value(struct hly_pmix_reading *r, uint32_t rank, pmix_v
     return status;
 }
 
+/* Whether a node says there why it cannot join. */
+static int refusal(const struct hly_pmix_reading *r, const pmix_value_t *value)
+{
+    const struct record *got = (const struct record *)value->data.bo.bytes;
+    if (value->type != PMIX_BYTE_OBJECT || value->data.bo.size <= sizeof *got ||
+        got->version != RECORD_VERSION || got->nranks)
+        return 0;
+    hly_boot_say(r->log, 0, "the ranks on %.*s cannot join the job: %.*s", RECORD_HOST - 1,
+                 got->host, (int)(value->data.bo.size - sizeof *got), (const char *)got->ranks);
+    return 1;
+}
+
 static int other_build(const struct hly_pmix_reading *r, const pmix_value_t *value, uint32_t rank)
 {
     char library[RECORD_LIBRARY] = "", text[HLY_NODE_TEXT];
@@ -182,11 +221,11 @@ static int get_record(struct hly_pmix_reading *r, uint32_t rank, int nranks, pmi
                      rank, PMIx_Error_string(status));
         return HALAY_EBOOT;
     }
-    const int other = other_build(r, *value, rank);
-    if (!other && valid_record(*value, rank, nranks))
+    const int said = refusal(r, *value) || other_build(r, *value, rank);
+    if (!said && valid_record(*value, rank, nranks))
         return HALAY_OK;
     PMIX_VALUE_RELEASE(*value);
-    if (other)
+    if (said)
         return HALAY_EBOOT;
     hly_boot_say(r->log, 0,
                  "the record of rank %u's node is not one of this version of Halay: run the same "

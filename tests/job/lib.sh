@@ -11,6 +11,8 @@ trap 'rm -rf "$here"' EXIT
 export TMPDIR="$here/tmp"
 mkdir "$TMPDIR"
 cd "$here" || exit 1
+# shellcheck source-path=SCRIPTDIR source=other_build.sh
+. "$(dirname "${BASH_SOURCE[0]}")/other_build.sh"
 mark=9$RANDOM$RANDOM # `sleep 1000.$mark` is a process that this test can find
 
 fail() {
@@ -45,17 +47,6 @@ until_true() {
         sleep 0.02
     done
     fail "never so: $*"
-}
-
-# This build in other/, but that it has another id: $other instead of $id.
-other_build() {
-    id=$(sed -n 's/#define HLY_BUILD "\(.*\)"/\1/p' "$BUILD/generated/hly_build.h")
-    other=${id%+*}+00000000
-    mkdir -p other/halay
-    cp "$BUILD"/lib/libhalay.so.0 other
-    cp "$BUILD"/lib/halay/*.so other/halay
-    LC_ALL=C sed -i "s/${id//[.+]/[.+]}/$other/g" other/libhalay.so.0 other/halay/*.so
-    grep -q "$other" other/libhalay.so.0 || fail "the library does not know its build"
 }
 
 sleepers() { pgrep -fx "sleep 1000[.]$mark" | wc -l; }
