@@ -22,7 +22,7 @@ bool hly_verdict_counts_out(const verdict_t *verdict, int rank)
 
 bool hly_held_is_claim(const verdict_t *verdict)
 {
-    return verdict->cause == HLY_CAUSE_ABSENT || verdict->cause == HLY_CAUSE_ELSEWHERE;
+    return verdict->cause == HLY_CAUSE_ABSENT || verdict->cause == HLY_CAUSE_UNCALLED;
 }
 
 bool hly_held_is_present(const fault_t *f, int rank)

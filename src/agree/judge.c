@@ -9,7 +9,7 @@
  *
  * Ballots number the judges: the judge of ballot b is rank b modulo the ranks. A rank goes on to a
  * higher ballot when its judge is dead, when a judge asks it in a higher one, and when its time is
- * up: then to the next lap (b divided by the ranks), in which a rank that has not spoken does not
+ * up: then to the next round (b divided by the ranks), in which a rank that has not spoken does not
  * judge. A rank votes in no lower ballot any more.
  *
  * The judge tells nobody a verdict that not all of them hold: if their votes differ, or a rank that
@@ -29,7 +29,7 @@ typedef struct hly_fault fault_t;
 typedef struct hly_judging judging_t;
 typedef struct hly_verdict_wire verdict_t;
 
-enum { LAPS = 3 }; /* then each rank ends it by itself */
+enum { ROUNDS = 3 }; /* then each rank ends it by itself */
 
 static uint64_t *set_of(hly_view_t *v, fault_t *f, enum hly_failing_set set)
 {
@@ -71,7 +71,7 @@ static bool is_out(hly_view_t *v, const fault_t *f, int rank)
 }
 
 /* How often the clock has gone by: who has not spoken since is passed over. */
-static uint32_t lap_of(hly_view_t *v, const fault_t *f)
+static uint32_t round_of(hly_view_t *v, const fault_t *f)
 {
     return f->judging.ballot / (uint32_t)v->nranks;
 }
@@ -86,7 +86,7 @@ static bool can_judge(hly_view_t *v, const fault_t *f, int rank)
 {
     if (rank == v->rank)
         return !hly_verdict_stops(&f->verdict, rank);
-    return !is_out(v, f, rank) && (!lap_of(v, f) || spoke(v, f, rank));
+    return !is_out(v, f, rank) && (!round_of(v, f) || spoke(v, f, rank));
 }
 
 static void follow(hly_view_t *v, fault_t *f, uint32_t ballot)
@@ -157,7 +157,7 @@ static void ask(hly_view_t *v, fault_t *f)
     judging_t *j = &f->judging;
     const bool loss = hly_verdict_is_loss(&f->verdict);
     const bool waits = f->absent_ns == UINT64_MAX || v->now_ns >= f->absent_ns;
-    const bool all = lap_of(v, f) || (loss && (f->verdict.gone[1] || waits));
+    const bool all = round_of(v, f) || (loss && (f->verdict.gone[1] || waits));
     if (j->asked || (j->probed && !all))
         return;
     j->probed = true;
@@ -174,7 +174,7 @@ static void ask(hly_view_t *v, fault_t *f)
 static void vote(hly_view_t *v, fault_t *f)
 {
     judging_t *j = &f->judging;
-    const bool due = f->ready || lap_of(v, f);
+    const bool due = f->ready || round_of(v, f);
     if (j->answers || (due && j->voted != j->ballot + 1)) {
         if (j->answers)
             more_time(v, f, 2);
@@ -246,7 +246,7 @@ bool hly_judge_decides(hly_view_t *v, fault_t *f, bool late)
     }
     f->judging.answers = false;
     ask(v, f);
-    bool all = f->ready || lap_of(v, f);
+    bool all = f->ready || round_of(v, f);
     for (int r = 0; r < v->nranks && all; r++)
         all = !is_awaited(v, f, r);
     return late || ((all || has_proposed(f)) && is_taken(v, f));
@@ -266,8 +266,8 @@ static bool is_alone(hly_view_t *v, const fault_t *f)
 bool hly_judge_ends(hly_view_t *v, fault_t *f)
 {
     judging_t *j = &f->judging;
-    const uint32_t lap = lap_of(v, f);
-    if (lap >= LAPS || is_alone(v, f))
+    const uint32_t round = round_of(v, f);
+    if (round >= ROUNDS || is_alone(v, f))
         return true;
     const int judge = judge_of(v, f);
     if (judge == v->rank && j->asked) {
@@ -276,9 +276,9 @@ bool hly_judge_ends(hly_view_t *v, fault_t *f)
             return true;
         j->overdue = true;
     } else {
-        if (lap)
+        if (round)
             set_of(v, f, HLY_SPOKE)[judge / 64] &= ~(UINT64_C(1) << judge % 64);
-        follow(v, f, (lap + 1) * (uint32_t)v->nranks);
+        follow(v, f, (round + 1) * (uint32_t)v->nranks);
         j->overdue = true;
     }
     more_time(v, f, 1);
@@ -297,7 +297,7 @@ void hly_judge_heard(hly_view_t *v, fault_t *f, const struct hly_failing_message
 {
     judging_t *j = &f->judging;
     add(v, f, HLY_SPOKE, m->from);
-    if (m->edge / (uint32_t)v->nranks > LAPS)
+    if (m->edge / (uint32_t)v->nranks > ROUNDS)
         return;
     const bool laps = m->edge >= (uint32_t)v->nranks;
     j->clocked |= m->alarm == HLY_BY_TIME || (m->alarm == HLY_JUDGE && laps);

@@ -27,15 +27,15 @@ enum hly_cause {
     HLY_CAUSE_ARGUMENT,
     HLY_CAUSE_STATE,
     HLY_CAUSE_MISMATCH,
-    HLY_CAUSE_DEVICE,  /* a device that cannot be stopped: memory may still change */
-    HLY_CAUSE_LOCAL,   /* an error of one rank: memory, plan, transport, device */
-    HLY_CAUSE_REVOKED, /* the program has revoked the communicator */
-    HLY_CAUSE_STOPPED, /* a process is stopped; from here on nobody has failed, but does not answer
-                        */
-    HLY_CAUSE_ABSENT,  /* a rank has not made the call, or hangs */
-    HLY_CAUSE_CIRCLE,  /* ranks wait for each other, each in another call; none is to blame */
-    HLY_CAUSE_ELSEWHERE, /* a rank answers that it has not made the call */
-    HLY_CAUSE_LATE,      /* a rank made it when others had given it up */
+    HLY_CAUSE_DEVICE,   /* a device that cannot be stopped: memory may still change */
+    HLY_CAUSE_LOCAL,    /* an error of one rank: memory, plan, transport, device */
+    HLY_CAUSE_REVOKED,  /* the program has revoked the communicator */
+    HLY_CAUSE_STOPPED,  /* a process is stopped; from here on nobody has failed, but does not answer
+                         */
+    HLY_CAUSE_ABSENT,   /* a rank has not made the call, or hangs */
+    HLY_CAUSE_DEADLOCK, /* ranks wait for each other, each in another call; none is to blame */
+    HLY_CAUSE_UNCALLED, /* a rank answers that it has not made the call */
+    HLY_CAUSE_LATE,     /* a rank made it when others had given it up */
     HLY_CAUSE_DEADLINE
 };
 

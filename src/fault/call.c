@@ -19,7 +19,7 @@
 #include "exec/relaxed.h"
 #include "exec/work.h"
 #include "fault/call.h"
-#include "fault/elsewhere.h"
+#include "fault/deadlock.h"
 #include "fault/patience.h"
 #include "wire/match.h"
 #include "wire/rendezvous.h"
@@ -154,14 +154,14 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
 }
 
 void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *v,
-                    enum hly_voice voice, struct hly_failure *f)
+                    enum hly_report report, struct hly_failure *f)
 {
     char text[640];
     hly_failure_init(f, comm, sequence, v);
     hly_failure_text(f, text, sizeof(text));
-    const bool loud = voice == HLY_VOICE_LOUD && hly_verdict_is_news(comm, v);
+    const bool loud = report == HLY_REPORT_WARNING && hly_verdict_is_news(comm, v);
     hly_log(comm->context, loud ? HLY_WARN : HLY_INFO, "%s", text);
-    if (voice == HLY_VOICE_KNOWN)
+    if (report == HLY_REPORT_KNOWN)
         return;
     halay_record_verdict_t said = {.comm = comm->id,
                                    .sequence = f->sequence,
@@ -208,8 +208,8 @@ static void help_all(halay_context_t *context, bool looks);
  * somebody does, whoever is dead or away. The rank at fault says it, too. A rank in an
  * earlier call says what has failed in that one.
  */
-static enum hly_voice voice_of(halay_comm_t *comm, const struct hly_slot *slot,
-                               const struct hly_verdict_wire *v)
+static enum hly_report report_of(halay_comm_t *comm, const struct hly_slot *slot,
+                                 const struct hly_verdict_wire *v)
 {
     const struct hly_fault *f = slot->fault;
     const int s = f->speaker - 1;
@@ -219,8 +219,8 @@ static enum hly_voice voice_of(halay_comm_t *comm, const struct hly_slot *slot,
     const bool lower = s >= 0 && s < comm->rank &&
                        ((f->final && !f->told) ||
                         !hly_held_is_gone(hly_fault_view(&at, comm, slot->sequence), f, s));
-    return (f->after || earlier || lower) && v->rank != comm->rank ? HLY_VOICE_QUIET
-                                                                   : HLY_VOICE_LOUD;
+    return (f->after || earlier || lower) && v->rank != comm->rank ? HLY_REPORT_INFO
+                                                                   : HLY_REPORT_WARNING;
 }
 
 static void conclude(halay_comm_t *comm, struct hly_slot *slot)
@@ -239,7 +239,7 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     comm->said = comm->said || end != HLY_END_IN_STEP;
     r->failure = malloc(sizeof(*r->failure));
     struct hly_failure spare;
-    hly_fault_tell(comm, slot->sequence, &v, heard ? HLY_VOICE_KNOWN : voice_of(comm, slot, &v),
+    hly_fault_tell(comm, slot->sequence, &v, heard ? HLY_REPORT_KNOWN : report_of(comm, slot, &v),
                    r->failure ? r->failure : &spare);
     comm->relaxed.late = false;
     if (comm->inner) /* of groups that ended well: it is told by this call */
@@ -511,7 +511,7 @@ static void enter_after(halay_comm_t *comm, struct hly_slot *slot,
         struct hly_failure failure;
         comm->relaxed.late = true;
         hly_fault_tell(comm, slot->sequence, &mine,
-                       m->in_call || m->from < comm->rank ? HLY_VOICE_QUIET : HLY_VOICE_LOUD,
+                       m->in_call || m->from < comm->rank ? HLY_REPORT_INFO : HLY_REPORT_WARNING,
                        &failure);
         raise_later(comm, slot->sequence, &mine);
     }
@@ -562,7 +562,7 @@ void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
         comm->told < v->of && v->cause != HLY_CAUSE_REVOKED) {
         struct hly_failure f;
         comm->relaxed.late = true; /* the program was told that the call is good */
-        hly_fault_tell(comm, sequence, v, HLY_VOICE_QUIET, &f); /* who has concluded says it */
+        hly_fault_tell(comm, sequence, v, HLY_REPORT_INFO, &f); /* who has concluded says it */
     }
     agree(comm, v);
 }
@@ -645,12 +645,12 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
         const bool answers = hly_patience_is_behind(comm, slot->sequence, from);
         if (!hly_failing_is_silent(view, f, k) || (v.cause && answers))
             continue;
-        hly_verdict_init(&v, comm, answers ? HLY_CAUSE_ELSEWHERE : HLY_CAUSE_ABSENT, HALAY_ETIMEOUT,
+        hly_verdict_init(&v, comm, answers ? HLY_CAUSE_UNCALLED : HLY_CAUSE_ABSENT, HALAY_ETIMEOUT,
                          from);
-        hly_elsewhere_absent(comm, from, answers, v.detail, sizeof(v.detail));
+        hly_deadlock_absent(comm, from, answers, v.detail, sizeof(v.detail));
     }
     if (v.cause != HLY_CAUSE_ABSENT)
-        hly_elsewhere_explain(comm, slot, &v);
+        hly_deadlock_explain(comm, slot, &v);
     if (!v.cause)
         return;
     v.call = slot->request->call.desc;

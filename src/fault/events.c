@@ -5,7 +5,7 @@
 
 #include "exec/circle.h"
 #include "fault/call.h"
-#include "fault/elsewhere.h"
+#include "fault/deadlock.h"
 #include "fault/survivors.h"
 #include "wire/match.h"
 #include "wire/rendezvous.h"
@@ -67,8 +67,8 @@ static enum hly_given given_by(const halay_request_t *r, const struct hly_slot *
  * have ended: it is to blame, whoever else waited for whom. Its forked child may have held its
  * connections open, so that those which waited for it could not know.
  */
-static bool is_silent_one(halay_comm_t *comm, const struct hly_slot *slot, int rank,
-                          const struct hly_peer *peer)
+static bool is_unheard(halay_comm_t *comm, const struct hly_slot *slot, int rank,
+                       const struct hly_peer *peer)
 {
     struct hly_fault_view at;
     return hly_failing_blames(hly_fault_view(&at, comm, slot->sequence), slot->fault, rank,
@@ -101,7 +101,7 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
             continue;
         const bool fails = r->state == HLY_FAILING;
         v.call = peer->refused ? r->call.desc : v.call;
-        if (fails ? is_silent_one(comm, slot, rank, peer)
+        if (fails ? is_unheard(comm, slot, rank, peer)
                   : r->state == HLY_RUNNING && given_by(r, slot, peer) == HLY_GIVEN_PART)
             hly_fault_raise(comm, s, &v);
         if (fails)

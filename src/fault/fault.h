@@ -25,14 +25,14 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *header,
                      const struct hly_verdict_wire *verdict);
 /* The ranks have agreed on this verdict. */
 void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *verdict);
-enum hly_voice {
-    HLY_VOICE_LOUD,  /* as a warning */
-    HLY_VOICE_QUIET, /* another rank says it; HALAY_DEBUG=info shows it here, too */
-    HLY_VOICE_KNOWN  /* the same, and it is no news to the program: nor to the flight record */
+enum hly_report {
+    HLY_REPORT_WARNING, /* as a warning */
+    HLY_REPORT_INFO,    /* another rank says it; HALAY_DEBUG=info shows it here, too */
+    HLY_REPORT_KNOWN    /* the same, and it is no news to the program: nor to the flight record */
 };
 /* Fills `failure`, and logs it. */
 void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *verdict,
-                    enum hly_voice voice, struct hly_failure *failure);
+                    enum hly_report report, struct hly_failure *failure);
 /* For halay_comm_verdict(): notes the error of a result that the program reads; or one without a
  * request. */
 void hly_fault_read(halay_request_t *request);

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "fault/call.h"
-#include "fault/elsewhere.h"
+#include "fault/deadlock.h"
 #include "waits/text.h"
 
 #define ASK_NS       500000000ull /* a call without progress asks after so long */
@@ -474,18 +474,18 @@ static void answer(halay_comm_t *comm, const struct hly_header *h, int about)
     const uint32_t consensus = h->edge & HLY_EDGE_CONSENSUS;
     const bool made = consensus ? hly_consensus_is_made(comm, h->sequence)
                                 : (int32_t)(comm->next_sequence - h->sequence) > 0;
-    struct hly_hop hops[HLY_HOPS_MOST];
-    uint32_t nhops = 0;
+    struct hly_blocked blocked[HLY_BLOCKED_MOST];
+    uint32_t nblocked = 0;
     int64_t pid = 0;
     uint32_t seen = made ? HLY_SEEN_HERE : HLY_SEEN_BEHIND, calls = comm->next_sequence;
     if (about != comm->rank) {
         seen = look_near(comm, about, &pid);
         calls = (uint32_t)pid;
     } else if (!consensus) {
-        nhops = hly_elsewhere_hops(comm, h->sequence, made, hops);
+        nblocked = hly_deadlock_chain(comm, h->sequence, made, blocked);
     }
     hly_control_send(comm, (int)h->from, HLY_TELL, h->sequence, seen | consensus,
-                     hly_cookie_about(about, calls), NULL, hops, nhops * sizeof(hops[0]));
+                     hly_cookie_about(about, calls), NULL, blocked, nblocked * sizeof(blocked[0]));
 }
 
 static uint32_t of(const struct hly_header *h)
@@ -494,7 +494,7 @@ static uint32_t of(const struct hly_header *h)
 }
 
 static void told(halay_comm_t *comm, const struct hly_header *h, int about,
-                 const struct hly_hop *hops, uint32_t nhops, uint64_t now)
+                 const struct hly_blocked *blocked, uint32_t nblocked, uint64_t now)
 {
     struct hly_patience *p = comm->patience[of(h)];
     struct hly_awaited *a = p ? hly_waits_find(&p->waits, about) : NULL;
@@ -513,8 +513,8 @@ static void told(halay_comm_t *comm, const struct hly_header *h, int about,
         return; /* it was asked in an earlier call */
     struct hly_chain *chain = &p->chains[a - p->waits.awaited];
     hly_awaited_answers(a, seen == HLY_SEEN_HERE, more, now);
-    chain->n = hly_elsewhere_check(comm, hops, nhops);
-    memcpy(chain->hops, hops, chain->n * sizeof(hops[0]));
+    chain->n = hly_deadlock_check(comm, blocked, nblocked);
+    memcpy(chain->blocked, blocked, chain->n * sizeof(blocked[0]));
 }
 
 /* This rank is to say it for all: at its next look, or now if it is in no call. */
@@ -542,8 +542,8 @@ static void reported(halay_comm_t *comm, const struct hly_header *h, int about, 
     say(comm, p, call, 0, now);
 }
 
-void hly_patience_asked(halay_comm_t *comm, const struct hly_header *h, const struct hly_hop *hops,
-                        uint32_t nhops)
+void hly_patience_asked(halay_comm_t *comm, const struct hly_header *h,
+                        const struct hly_blocked *blocked, uint32_t nblocked)
 {
     const int about = (int)(h->cookie & 0xffffffff);
     const uint64_t now = hly_now_ns();
@@ -552,7 +552,7 @@ void hly_patience_asked(halay_comm_t *comm, const struct hly_header *h, const st
     if (h->kind == HLY_ASK) {
         answer(comm, h, about);
     } else if (h->kind == HLY_TELL) {
-        told(comm, h, about, hops, nhops, now);
+        told(comm, h, about, blocked, nblocked, now);
     } else if (about != comm->rank) {
         reported(comm, h, about, now);
         answer(comm, h, comm->rank);

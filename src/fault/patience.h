@@ -20,10 +20,10 @@
 /* About a rank that a verdict calls absent; patience.c adds what it was seen to do. */
 #define HLY_ABSENT_TEXT "has not made this call, or does not answer"
 
-/* The calls in which an awaited rank waits, as it has told: fault/elsewhere.c. */
+/* The calls in which an awaited rank waits, as it has told: fault/deadlock.c. */
 struct hly_chain {
     uint32_t n;
-    struct hly_hop hops[HLY_HOPS_MOST];
+    struct hly_blocked blocked[HLY_BLOCKED_MOST];
 };
 
 /* The wait of the oldest call of a communicator, or of its agreement: made when one waits for the
@@ -51,6 +51,6 @@ void hly_patience_hurry(const halay_comm_t *comm);
 bool hly_patience_is_behind(const halay_comm_t *comm, uint32_t sequence, int rank);
 /* An ASK, TELL or MISSING message. */
 void hly_patience_asked(halay_comm_t *comm, const struct hly_header *header,
-                        const struct hly_hop *hops, uint32_t nhops);
+                        const struct hly_blocked *blocked, uint32_t nblocked);
 
 #endif

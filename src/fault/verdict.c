@@ -257,7 +257,7 @@ static void patience_text(const struct hly_failure *f, const char *who, const ch
                           const char *number, char *text, size_t bytes)
 {
     const struct hly_verdict_wire *v = &f->verdict;
-    if (v->cause == HLY_CAUSE_CIRCLE) {
+    if (v->cause == HLY_CAUSE_DEADLOCK) {
         snprintf(text, bytes,
                  "%s (%s) waited in a circle. In the job, %s. All ranks must make their calls in "
                  "one order, also across communicators",
@@ -334,7 +334,7 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
         snprintf(text, bytes, "%s on %s, %s (%s): %s", who, v->host, call, number, v->detail);
         return;
     case HLY_CAUSE_STOPPED:
-    case HLY_CAUSE_CIRCLE:
+    case HLY_CAUSE_DEADLOCK:
     case HLY_CAUSE_LATE:
         patience_text(f, who, call, number, text, bytes);
         return;

@@ -286,15 +286,15 @@ static void match_consensus(halay_comm_t *comm, const struct hly_header *h, cons
 static void match_question(halay_comm_t *comm, const struct hly_header *h, const void *data,
                            size_t bytes)
 {
-    const bool fits = bytes <= sizeof(((struct hly_news *)0)->hops);
+    const bool fits = bytes <= sizeof(((struct hly_news *)0)->blocked);
     struct hly_news *n = fits ? hly_news_leave(comm->context, HLY_NEWS_ASKED, NULL) : NULL;
     if (!n)
         return;
     n->comm = comm;
     n->header = *h;
-    n->value = (int64_t)(bytes / sizeof(struct hly_hop));
+    n->value = (int64_t)(bytes / sizeof(struct hly_blocked));
     if (n->value)
-        memcpy(n->hops, data, (size_t)n->value * sizeof(struct hly_hop));
+        memcpy(n->blocked, data, (size_t)n->value * sizeof(struct hly_blocked));
 }
 
 /* The peer that the header names as its sender; NULL: the message came from another one. */

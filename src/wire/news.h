@@ -50,7 +50,7 @@ struct hly_news {
         struct hly_hello hello;
         struct hly_consensus_wire consensus;
         struct hly_invitation invitation;
-        struct hly_hop hops[HLY_HOPS_MOST];
+        struct hly_blocked blocked[HLY_BLOCKED_MOST];
         char text[256];
     };
 };

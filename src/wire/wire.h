@@ -95,13 +95,13 @@ struct hly_invitation {
     unsigned char id[HALAY_CIRCLE_ID_BYTES];
 };
 
-/* Behind a TELL: calls in which ranks wait, each for the next one to make it, or as members of it.
- * The first is that of who tells, if it has not made the call that it is asked for. */
-#define HLY_HOPS_MOST 8
-struct hly_hop {
+/* Follows a TELL: ranks that wait, each in a call that the next one has not made. The first is the
+ * sender, if it has not made the call that it is asked for. */
+#define HLY_BLOCKED_MOST 8
+struct hly_blocked {
     uint64_t comm; /* its id */
     uint32_t sequence;
-    int32_t rank;    /* who waits, in the world */
+    int32_t rank;    /* that waits, in the world */
     uint32_t nranks; /* of the communicator */
     uint32_t unused;
     struct hly_call_desc call;

@@ -57,7 +57,7 @@ damage_verdict("the end waits for no vote" "if (!now->late && !is_decided(v, f, 
 damage_verdict("late ranks wait on" "if (!now->late && !is_decided(v, f, over))" "if (!is_decided(v, f, over))")
 damage_verdict("out of step, and not said" "        verdict->of = (uint64_t)v->sequence + 1;\n    /* If" "        verdict->of = 0;\n    /* If")
 damage_verdict("what is agreed on is not taken" "    f->verdict = b->by;" "    ;")
-damage_verdict("the clock ends it for each rank" "lap >= LAPS ||" "true ||")
+damage_verdict("the clock ends it for each rank" "round >= ROUNDS ||" "true ||")
 damage_verdict("what is proposed is not taken" "mine : theirs->stamp <= f->verdict.stamp" "mine : true")
 damage_verdict("no verdict is proposed" "taken && (whole || has_proposed(f))" "true")
 damage_verdict("who may live and has not voted does not count" "taken && (whole || has_proposed(f))" "taken")

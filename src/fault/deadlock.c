@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elsewhere.c - when ranks wait in different calls (elsewhere.h). */
-#include "fault/elsewhere.h"
+/* deadlock.c - when ranks wait in different calls (deadlock.h). */
+#include "fault/deadlock.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,15 +9,15 @@
 #include "plan/text.h"
 #include "wire/match.h"
 
-/* ---------------------------------------------------------------- who waits where */
+/* ---------------------------------------------------------------- which rank waits where */
 
-static struct hly_hop hop_of(const halay_request_t *r)
+static struct hly_blocked blocked_in(const halay_request_t *r)
 {
-    return (struct hly_hop){.comm = r->comm->id,
-                            .sequence = r->sequence,
-                            .rank = r->context->info.rank,
-                            .nranks = (uint32_t)r->comm->nranks,
-                            .call = r->call.desc};
+    return (struct hly_blocked){.comm = r->comm->id,
+                                .sequence = r->sequence,
+                                .rank = r->context->info.rank,
+                                .nranks = (uint32_t)r->comm->nranks,
+                                .call = r->call.desc};
 }
 
 /* The oldest call in which this rank waits, except that one; NULL: there is none. */
@@ -44,8 +44,8 @@ static const struct hly_chain *told(const halay_comm_t *comm, uint32_t sequence)
     return NULL;
 }
 
-uint32_t hly_elsewhere_hops(halay_comm_t *comm, uint32_t sequence, bool made,
-                            struct hly_hop hops[HLY_HOPS_MOST])
+uint32_t hly_deadlock_chain(halay_comm_t *comm, uint32_t sequence, bool made,
+                            struct hly_blocked blocked[HLY_BLOCKED_MOST])
 {
     const halay_comm_t *of = comm;
     uint32_t n = 0;
@@ -53,120 +53,121 @@ uint32_t hly_elsewhere_hops(halay_comm_t *comm, uint32_t sequence, bool made,
         const halay_request_t *r = waiting(comm->context, comm, sequence);
         if (!r)
             return 0;
-        hops[n++] = hop_of(r);
+        blocked[n++] = blocked_in(r);
         of = r->comm;
         sequence = r->sequence;
     }
     const struct hly_chain *chain = told(of, sequence);
-    for (uint32_t i = 0; chain && i < chain->n && n < HLY_HOPS_MOST; i++)
-        hops[n++] = chain->hops[i];
+    for (uint32_t i = 0; chain && i < chain->n && n < HLY_BLOCKED_MOST; i++)
+        blocked[n++] = chain->blocked[i];
     return n;
 }
 
-uint32_t hly_elsewhere_check(const halay_comm_t *comm, const struct hly_hop *hops, uint32_t nhops)
+uint32_t hly_deadlock_check(const halay_comm_t *comm, const struct hly_blocked *blocked,
+                            uint32_t nblocked)
 {
     const int world = comm->context->info.nranks;
     uint32_t n = 0;
-    while (n < nhops && n < HLY_HOPS_MOST && hops[n].rank >= 0 && hops[n].rank < world &&
-           hops[n].nranks <= (uint32_t)world)
+    while (n < nblocked && n < HLY_BLOCKED_MOST && blocked[n].rank >= 0 &&
+           blocked[n].rank < world && blocked[n].nranks <= (uint32_t)world)
         n++;
     return n;
 }
 
-/* ---------------------------------------------------------------- circles */
+/* ---------------------------------------------------------------- cycles */
 
-struct circle {
+struct cycle {
     uint32_t n;
-    struct hly_hop hops[HLY_HOPS_MOST + 1];
+    struct hly_blocked blocked[HLY_BLOCKED_MOST + 1];
 };
 
 /* Does this rank belong to that call, and has not made it? */
-static bool lacks(const halay_context_t *ctx, const struct hly_hop *hop)
+static bool lacks(const halay_context_t *ctx, const struct hly_blocked *it)
 {
-    const halay_comm_t *comm = hly_comm_find(ctx, hop->comm);
-    return comm && (int32_t)(comm->next_sequence - hop->sequence) <= 0;
+    const halay_comm_t *comm = hly_comm_find(ctx, it->comm);
+    return comm && (int32_t)(comm->next_sequence - it->sequence) <= 0;
 }
 
-static bool is_same(const struct hly_hop *a, const struct hly_hop *b)
+static bool is_same(const struct hly_blocked *a, const struct hly_blocked *b)
 {
     return a->comm == b->comm && a->sequence == b->sequence;
 }
 
-/* The circle in which these calls and this rank's own one are: each waits for the next one's rank,
+/* The cycle in which these calls and this rank's own one are: each waits for the next one's rank,
  * and the last for the first. */
-static bool close_circle(const halay_request_t *r, const struct hly_chain *chain, struct circle *c)
+static bool find_cycle(const halay_request_t *r, const struct hly_chain *chain, struct cycle *c)
 {
-    c->hops[0] = hop_of(r);
+    c->blocked[0] = blocked_in(r);
     for (uint32_t i = 0; i < chain->n; i++) {
-        c->hops[i + 1] = chain->hops[i];
+        c->blocked[i + 1] = chain->blocked[i];
         c->n = i + 2;
-        if (lacks(r->context, &chain->hops[i]))
+        if (lacks(r->context, &chain->blocked[i]))
             return true;
         for (uint32_t k = 0; k < i; k++)
-            if (is_same(&chain->hops[k], &chain->hops[i])) { /* a circle that this rank is not in */
+            if (is_same(&chain->blocked[k],
+                        &chain->blocked[i])) { /* a cycle that this rank is not in */
                 c->n = i - k;
-                memmove(c->hops, &chain->hops[k + 1], c->n * sizeof(c->hops[0]));
+                memmove(c->blocked, &chain->blocked[k + 1], c->n * sizeof(c->blocked[0]));
                 return true;
             }
     }
     return false;
 }
 
-static void hop_text(const struct hly_hop *hop, char *text, size_t bytes)
+static void blocked_text(const struct hly_blocked *it, char *text, size_t bytes)
 {
     char call[128] = "send or receive";
-    if (!(hop->call.flags & HLY_CALL_PAIR))
-        hly_desc_text(&hop->call, call, sizeof(call));
-    snprintf(text, bytes, "%s (call %u on a communicator of %u rank%s)", call, hop->sequence,
-             hop->nranks, hop->nranks == 1 ? "" : "s");
+    if (!(it->call.flags & HLY_CALL_PAIR))
+        hly_desc_text(&it->call, call, sizeof(call));
+    snprintf(text, bytes, "%s (call %u on a communicator of %u rank%s)", call, it->sequence,
+             it->nranks, it->nranks == 1 ? "" : "s");
 }
 
 /* From its lowest rank on, so that all in it tell the same. What has no room is counted. */
-static void circle_text(const struct circle *c, char *text, size_t bytes)
+static void cycle_text(const struct cycle *c, char *text, size_t bytes)
 {
     struct hly_text out = {text, bytes, 0};
     uint32_t first = 0;
     for (uint32_t i = 1; i < c->n; i++)
-        first = c->hops[i].rank < c->hops[first].rank ? i : first;
+        first = c->blocked[i].rank < c->blocked[first].rank ? i : first;
     for (uint32_t i = 0; i < c->n; i++) {
-        const struct hly_hop *hop = &c->hops[(first + i) % c->n];
+        const struct hly_blocked *it = &c->blocked[(first + i) % c->n];
         char at[224];
-        hop_text(hop, at, sizeof(at));
+        blocked_text(it, at, sizeof(at));
         if (i && out.used + strlen(at) + 64 > bytes) {
             hly_text_put(&out, ", and %u more", c->n - i);
             return;
         }
-        hly_text_put(&out, "%srank %d is in %s", i ? ", " : "", hop->rank, at);
+        hly_text_put(&out, "%srank %d is in %s", i ? ", " : "", it->rank, at);
     }
 }
 
-void hly_elsewhere_explain(halay_comm_t *comm, const struct hly_slot *slot,
-                           struct hly_verdict_wire *v)
+void hly_deadlock_explain(halay_comm_t *comm, const struct hly_slot *slot,
+                          struct hly_verdict_wire *v)
 {
     const struct hly_patience *p = comm->patience[HLY_OF_CALLS];
     const uint64_t now = hly_now_ns();
     for (int i = 0; p && p->sequence == slot->sequence && i < HLY_AWAITED_MOST; i++) {
         const struct hly_awaited *a = &p->waits.awaited[i];
         const struct hly_chain *chain = &p->chains[i];
-        struct circle c;
+        struct cycle c;
         if (!chain->n || !hly_awaited_is_fresh(a, now))
             continue;
-        if (close_circle(slot->request, chain, &c)) {
-            hly_verdict_init(v, comm, HLY_CAUSE_CIRCLE, HALAY_ETIMEOUT, -1);
-            circle_text(&c, v->detail, sizeof(v->detail));
+        if (find_cycle(slot->request, chain, &c)) {
+            hly_verdict_init(v, comm, HLY_CAUSE_DEADLOCK, HALAY_ETIMEOUT, -1);
+            cycle_text(&c, v->detail, sizeof(v->detail));
             return;
         }
-        if (v->cause == HLY_CAUSE_ELSEWHERE && a->rank == (uint32_t)v->rank + 1 &&
+        if (v->cause == HLY_CAUSE_UNCALLED && a->rank == (uint32_t)v->rank + 1 &&
             a->says != HLY_SEEN_HERE) {
             char at[160];
-            hop_text(&chain->hops[0], at, sizeof(at));
+            blocked_text(&chain->blocked[0], at, sizeof(at));
             snprintf(v->detail, sizeof(v->detail), "has not made this call: it waits in %s", at);
         }
     }
 }
 
-void hly_elsewhere_absent(const halay_comm_t *comm, int rank, bool answers, char *text,
-                          size_t bytes)
+void hly_deadlock_absent(const halay_comm_t *comm, int rank, bool answers, char *text, size_t bytes)
 {
     const halay_context_t *ctx = comm->context;
     const struct hly_call_desc *early =
