@@ -82,6 +82,7 @@ def test_without_a_tree_it_skips(arguments):
     assert text.startswith("SKIP: ")
 
 
+@pytest.mark.long  # scripts/horovod-suite itself is run by hand alone
 def test_verdicts(tmp_path):
     for module in ("mock", "cloudpickle", "packaging"):
         pytest.importorskip(module)
