@@ -25,27 +25,28 @@ size_t hello_keyed(const char *secret, uint64_t from, uint64_t to, const uint8_t
                    const void *tells, size_t ntells, uint8_t hello[HELLO_MOST],
                    hly_meet_keys_t *keys)
 {
-    hly_meet_word_t word = {.magic = net_magic,
-                            .kind = WORD_HELLO,
-                            .tells = (uint32_t)ntells,
-                            .from = {7, from},
-                            .to = {7, to},
-                            .nonce = "some"};
+    hly_meet_message_t message = {.magic = net_magic,
+                                  .kind = MEET_HELLO,
+                                  .tells = (uint32_t)ntells,
+                                  .from = {7, from},
+                                  .to = {7, to},
+                                  .nonce = "some"};
     hly_meet_greeting_t said;
     uint8_t secret16[16] = {0};
     memcpy(secret16, secret, strnlen(secret, sizeof(secret16)));
     memcpy(&said, greeting, sizeof(said));
-    hly_meet_keys_make(secret16, &said, word.nonce, word.from, word.to, 0, keys);
-    hly_meet_prove(keys->out, &word, offsetof(hly_meet_word_t, mac), tells, ntells, word.mac);
-    memcpy(hello, &word, sizeof(word));
-    memcpy(hello + sizeof(word), tells, ntells);
-    return sizeof(word) + ntells;
+    hly_meet_keys_make(secret16, &said, message.nonce, message.from, message.to, 0, keys);
+    hly_meet_prove(keys->out, &message, offsetof(hly_meet_message_t, mac), tells, ntells,
+                   message.mac);
+    memcpy(hello, &message, sizeof(message));
+    memcpy(hello + sizeof(message), tells, ntells);
+    return sizeof(message) + ntells;
 }
 
 size_t hello_make(const char *secret, uint64_t from, uint64_t to, const uint8_t greeting[GREETING],
                   uint8_t hello[HELLO_MOST])
 {
-    const uint8_t zeros[HELLO_MOST - sizeof(hly_meet_word_t)] = {0};
+    const uint8_t zeros[HELLO_MOST - sizeof(hly_meet_message_t)] = {0};
     hly_meet_keys_t keys;
     return hello_keyed(secret, from, to, greeting, zeros, net_tells, hello, &keys);
 }

@@ -17,11 +17,11 @@
 
 #define MS 1000000ull
 
-/* The transport that is tested, and what begins its words. */
+/* The transport that is tested, and what begins its messages. */
 extern const halay_transport_ops_t *const net;
 extern const uint64_t net_magic;
 extern const size_t net_tells; /* it may tell so many zeros */
-enum { GREETING = sizeof(hly_meet_greeting_t), HELLO_MOST = sizeof(hly_meet_word_t) + 32 };
+enum { GREETING = sizeof(hly_meet_greeting_t), HELLO_MOST = sizeof(hly_meet_message_t) + 32 };
 /* Its hello, of {7, from}, for {7, to}, with this secret, as an answer to this greeting, with what
  * is told. Returns its bytes. */
 size_t hello_keyed(const char *secret, uint64_t from, uint64_t to, const uint8_t greeting[GREETING],

@@ -12,14 +12,14 @@ void fake_meet(fake_t *fake, rank_t *rank, int seal)
     uint8_t greeting[GREETING], hello[HELLO_MOST], tells[sizeof(tell)];
     halay_event_t event;
     hly_meet_keys_t keys;
-    hly_meet_word_t answer;
+    hly_meet_message_t answer;
     *fake = (fake_t){.fd = stranger_greeted(rank, greeting), .seal = seal};
     give(fake->fd, hello,
          hello_keyed("between us", 2, 1, greeting, &tell, sizeof(tell), hello, &keys));
     CHECK(rank_wait(rank, 20 * MS, &event) == 0, "kind %d", event.kind);
     take(fake->fd, &answer, sizeof(answer));
     take(fake->fd, tells, sizeof(tells));
-    CHECK(hly_meet_proved(keys.in, &answer, offsetof(hly_meet_word_t, mac), tells, sizeof(tells),
+    CHECK(hly_meet_proved(keys.in, &answer, offsetof(hly_meet_message_t, mac), tells, sizeof(tells),
                           answer.mac),
           "the answer proves nothing");
     hly_tcp_seal_make(keys.out, &fake->link.out_seal);

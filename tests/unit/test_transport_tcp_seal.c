@@ -146,7 +146,7 @@ static void echoed(void)
 }
 
 typedef struct said {
-    hly_meet_word_t word;
+    hly_meet_message_t message;
     hly_tcp_tell_t tell;
 } said_t;
 
@@ -154,7 +154,7 @@ typedef struct said {
  * that ends: 0: they have met. */
 static int answered(int listens, const halay_address_t *where, said_t *answer)
 {
-    enum { ALL_SAID = sizeof(hly_meet_word_t) + sizeof(hly_tcp_tell_t) };
+    enum { ALL_SAID = sizeof(hly_meet_message_t) + sizeof(hly_tcp_tell_t) };
     static const uint8_t ours[16] = "between us";
     const hly_meet_greeting_t greeting = {.magic = HLY_TCP_MAGIC, .nonce = "the same"};
     rank_t rank = {0};
@@ -167,17 +167,18 @@ static int answered(int listens, const halay_address_t *where, said_t *answer)
     give(fd, &greeting, sizeof(greeting));
     CHECK(rank_wait(&rank, 20 * MS, &event) == 0, "kind %d", event.kind);
     take(fd, &hello, ALL_SAID);
-    hly_meet_keys_make(ours, &greeting, hello.word.nonce, hello.word.from, hello.word.to, 1, &keys);
-    if (answer->word.magic == 0) {
-        answer->word = (hly_meet_word_t){.magic = HLY_TCP_MAGIC,
-                                         .kind = WORD_ANSWER,
-                                         .tells = sizeof(answer->tell),
-                                         .from = hello.word.to,
-                                         .to = hello.word.from};
-        hly_meet_prove(keys.out, &answer->word, offsetof(hly_meet_word_t, mac), &answer->tell,
-                       sizeof(answer->tell), answer->word.mac);
+    hly_meet_keys_make(ours, &greeting, hello.message.nonce, hello.message.from, hello.message.to,
+                       1, &keys);
+    if (answer->message.magic == 0) {
+        answer->message = (hly_meet_message_t){.magic = HLY_TCP_MAGIC,
+                                               .kind = MEET_ANSWER,
+                                               .tells = sizeof(answer->tell),
+                                               .from = hello.message.to,
+                                               .to = hello.message.from};
+        hly_meet_prove(keys.out, &answer->message, offsetof(hly_meet_message_t, mac), &answer->tell,
+                       sizeof(answer->tell), answer->message.mac);
     }
-    if (answer->word.kind == WORD_GOODBYE) { /* this rank leaves before it is answered */
+    if (answer->message.kind == MEET_GOODBYE) { /* this rank leaves before it is answered */
         hly_tcp_seal_t seal;
         hly_tcp_frame_t frame, right;
         net->close(rank.transport);
@@ -210,7 +211,7 @@ static void answer_replayed(void)
     const halay_address_t where = {.family = AF_INET, .port = name.sin_port, .ip = {127, 0, 0, 1}};
     CHECK(answered(fd, &where, &answer) == 0, "they do not meet");
     CHECK(answered(fd, &where, &answer) == 1, "an old answer is taken");
-    answer.word.kind = WORD_GOODBYE;
+    answer.message.kind = MEET_GOODBYE;
     answered(fd, &where, &answer);
     close(fd);
 }

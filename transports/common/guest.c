@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * guest.c - who may say hello, what is answered, what else words do; and the slow path.
+ * guest.c - who may say hello, what is answered, what other messages do; and the slow path.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -75,15 +75,17 @@ static void guests_accept(hly_meet_t *m)
     }
 }
 
-/* ------------------------------------------------------------------ words */
+/* ------------------------------------------------------------------ messages */
 
 /* Whom it is for is another question. */
-static int word_right(const hly_meet_link_t *link, const hly_meet_word_t *word, uint32_t kind)
+static int message_is_right(const hly_meet_link_t *link, const hly_meet_message_t *message,
+                            uint32_t kind)
 {
-    int secret = hly_meet_proved(link->keys.in, word, offsetof(hly_meet_word_t, mac),
-                                 link->in + sizeof(*word), word->tells, word->mac);
-    int tells = kind == WORD_HELLO || kind == WORD_ANSWER ? word->tells > 0 : word->tells == 0;
-    return secret && word->kind == kind && tells;
+    int secret = hly_meet_proved(link->keys.in, message, offsetof(hly_meet_message_t, mac),
+                                 link->in + sizeof(*message), message->tells, message->mac);
+    int tells =
+        kind == MEET_HELLO || kind == MEET_ANSWER ? message->tells > 0 : message->tells == 0;
+    return secret && message->kind == kind && tells;
 }
 
 /* Where all places are taken, the caller has to try again later. 0: goes on. 1: the link is gone.
@@ -101,12 +103,12 @@ static int park(hly_meet_t *m, hly_meet_link_t *link)
 }
 
 /* Where both call, it is told twice, and the same. */
-static void met(hly_meet_t *m, hly_meet_link_t *link, const hly_meet_word_t *word)
+static void met(hly_meet_t *m, hly_meet_link_t *link, const hly_meet_message_t *message)
 {
     hly_meet_peer_t *peer = link->peer;
     if (!peer->met && peer->state == PEER_WELL) {
         peer->met = 1;
-        m->ops->meet(m->transport, peer, link->in + sizeof(*word), word->tells);
+        m->ops->meet(m->transport, peer, link->in + sizeof(*message), message->tells);
     }
     m->attention = 1; /* who could not send yet tries again before it sleeps */
     if (peer->heard || !m->ops->both)
@@ -140,31 +142,32 @@ static int taken(hly_meet_t *m, hly_meet_link_t *link)
 }
 
 /* 0: goes on. 1: the link is gone. */
-static int on_hello(hly_meet_t *m, hly_meet_link_t *link, const hly_meet_word_t *word)
+static int on_hello(hly_meet_t *m, hly_meet_link_t *link, const hly_meet_message_t *message)
 {
     hly_meet_peer_t *peer;
-    int own = hly_meet_same_id(word->from, m->self) && !hly_meet_same_id(word->to, m->self);
-    hly_meet_keys_make(m->secret, &link->greeting, word->nonce, word->from, word->to, 1,
+    int own = hly_meet_same_id(message->from, m->self) && !hly_meet_same_id(message->to, m->self);
+    hly_meet_keys_make(m->secret, &link->greeting, message->nonce, message->from, message->to, 1,
                        &link->keys);
-    if (!word_right(link, word, WORD_HELLO) || own) { /* own: what was said here is sent back */
+    if (!message_is_right(link, message, MEET_HELLO) ||
+        own) { /* own: what was said here is sent back */
         guest_drop(m, link, "it is of another job, or of another version of Halay");
         return 1;
     }
-    if (!hly_meet_same_id(word->to, m->self))
+    if (!hly_meet_same_id(message->to, m->self))
         return park(m, link);
-    peer = m->closing ? NULL : hly_meet_peer_hold(m, word->from);
+    peer = m->closing ? NULL : hly_meet_peer_hold(m, message->from);
     if (!peer || peer->state != PEER_WELL) {
         hly_meet_link_free(m, link);
         return 1;
     }
-    peer->where = word->where;
+    peer->where = message->where;
     hly_meet_where_name(&peer->where, peer->name);
     link->peer = peer;
     link->state = LINK_OPEN;
     m->nguests--;
-    met(m, link, word);
+    met(m, link, message);
     int its = take(m, link, 0); /* before it is answered: from then on it is counted on */
-    (void)hly_meet_link_say(m, link, WORD_ANSWER,
+    (void)hly_meet_link_say(m, link, MEET_ANSWER,
                             m->ops->mark ? m->ops->mark(m->transport, peer) : 0);
     if (!its)
         return 0;
@@ -173,33 +176,33 @@ static int on_hello(hly_meet_t *m, hly_meet_link_t *link, const hly_meet_word_t 
     return taken(m, link);
 }
 
-static int on_word(hly_meet_t *m, hly_meet_link_t *link)
+static int on_message(hly_meet_t *m, hly_meet_link_t *link)
 {
-    hly_meet_word_t word;
+    hly_meet_message_t message;
     hly_meet_peer_t *peer = link->peer;
-    memcpy(&word, link->in, sizeof(word));
+    memcpy(&message, link->in, sizeof(message));
     link->read = 0;
     if (link->state == LINK_GUEST)
-        return on_hello(m, link, &word);
+        return on_hello(m, link, &message);
     if (link->state == LINK_PARKED) { /* it has no more to say before it is answered */
         hly_meet_link_free(m, link);
         return 1;
     }
-    int from = hly_meet_same_id(word.from, peer->id) && hly_meet_same_id(word.to, m->self);
-    if (link->state == LINK_GREETED && from && word_right(link, &word, WORD_ANSWER)) {
+    int from = hly_meet_same_id(message.from, peer->id) && hly_meet_same_id(message.to, m->self);
+    if (link->state == LINK_GREETED && from && message_is_right(link, &message, MEET_ANSWER)) {
         link->state = LINK_OPEN;
         peer->heard = 1;
-        met(m, link, &word);
+        met(m, link, &message);
         if (m->ops->agree && peer->state == PEER_WELL)
-            m->ops->agree(m->transport, peer, word.count);
+            m->ops->agree(m->transport, peer, message.count);
         if (take(m, link, 1))
             return taken(m, link);
-    } else if (link->state == LINK_OPEN && from && word_right(link, &word, WORD_GOODBYE)) {
+    } else if (link->state == LINK_OPEN && from && message_is_right(link, &message, MEET_GOODBYE)) {
         peer->goodbye = 1;
-        peer->goodbye_count = word.count;
+        peer->goodbye_count = message.count;
         peer->goodbye_ns = hly_meet_now_ns();
         m->attention = 1;
-    } else if (link->state == LINK_OPEN && from && word_right(link, &word, WORD_SEEN)) {
+    } else if (link->state == LINK_OPEN && from && message_is_right(link, &message, MEET_SEEN)) {
         peer->seen = 1;
     } else {
         hly_meet_peer_fail(m, peer, HALAY_ETRANSPORT,
@@ -239,7 +242,7 @@ static int hear(hly_meet_t *m, hly_meet_link_t *link)
         return rc;
     link->read = 0;
     link->state = LINK_GREETED;
-    return m->closing ? -ENODATA : hly_meet_link_say(m, link, WORD_HELLO, 0);
+    return m->closing ? -ENODATA : hly_meet_link_say(m, link, MEET_HELLO, 0);
 }
 
 static void link_look(hly_meet_t *m, hly_meet_link_t *link)
@@ -259,7 +262,7 @@ static void link_look(hly_meet_t *m, hly_meet_link_t *link)
     /* What can be read is read first, even if nothing can be written any more. */
     int read = rc;
     while (link->state > LINK_HEARING && (read = hly_meet_link_read(m, link)) > 0) {
-        if (on_word(m, link))
+        if (on_message(m, link))
             return;
         if (link->peer && link->peer->state != PEER_WELL)
             break; /* its links end when that is told; it may say more for ever */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * link.c - TCP connections of our own: words go out whole, and come in whole. Nothing here decides
- * what a word means (guest.c).
+ * link.c - TCP connections of our own: messages go out whole, and come in whole. Nothing here
+ * decides what a message means (guest.c).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #include "meet.h"
 
-/* A host that is gone without a word is noticed after the patience with a link. */
+/* A host that is gone without a goodbye is noticed after the patience with a link. */
 static void keepalive_set(const hly_meet_t *m, int fd)
 {
     const uint64_t patience_ms = m->patience_ns / 1000000;
@@ -89,33 +89,33 @@ hly_meet_link_t *hly_meet_link_of(const hly_meet_t *m, const hly_meet_peer_t *pe
     return NULL;
 }
 
-/* At most three words: hello or answer, goodbye, seen; room for all. */
+/* At most three messages: hello or answer, goodbye, seen; room for all. */
 int hly_meet_link_say(hly_meet_t *m, hly_meet_link_t *link, uint32_t kind, uint64_t count)
 {
-    hly_meet_word_t word = {.magic = m->ops->magic,
-                            .kind = kind,
-                            .from = m->self,
-                            .to = link->peer->id,
-                            .count = count,
-                            .where = m->where};
-    uint8_t *tells = link->out + link->to_write + sizeof(word);
-    if (kind == WORD_HELLO) {
-        int rc = hly_meet_nonce(word.nonce);
+    hly_meet_message_t message = {.magic = m->ops->magic,
+                                  .kind = kind,
+                                  .from = m->self,
+                                  .to = link->peer->id,
+                                  .count = count,
+                                  .where = m->where};
+    uint8_t *tells = link->out + link->to_write + sizeof(message);
+    if (kind == MEET_HELLO) {
+        int rc = hly_meet_nonce(message.nonce);
         if (rc)
             return rc;
-        hly_meet_keys_make(m->secret, &link->greeting, word.nonce, word.from, word.to, 0,
+        hly_meet_keys_make(m->secret, &link->greeting, message.nonce, message.from, message.to, 0,
                            &link->keys);
     }
-    assert(link->to_write + sizeof(word) <= sizeof(link->out));
-    if (kind == WORD_HELLO || kind == WORD_ANSWER) {
+    assert(link->to_write + sizeof(message) <= sizeof(link->out));
+    if (kind == MEET_HELLO || kind == MEET_ANSWER) {
         assert(link->to_write == 0);
-        word.tells = (uint32_t)m->ops->tell(m->transport, link->peer, tells);
-        assert(word.tells > 0 && word.tells <= HLY_MEET_TELLS);
+        message.tells = (uint32_t)m->ops->tell(m->transport, link->peer, tells);
+        assert(message.tells > 0 && message.tells <= HLY_MEET_TELLS);
     }
-    hly_meet_prove(link->keys.out, &word, offsetof(hly_meet_word_t, mac), tells, word.tells,
-                   word.mac);
-    memcpy(link->out + link->to_write, &word, sizeof(word));
-    link->to_write += sizeof(word) + word.tells;
+    hly_meet_prove(link->keys.out, &message, offsetof(hly_meet_message_t, mac), tells,
+                   message.tells, message.mac);
+    memcpy(link->out + link->to_write, &message, sizeof(message));
+    link->to_write += sizeof(message) + message.tells;
     return 0;
 }
 
@@ -142,15 +142,15 @@ int hly_meet_link_read(const hly_meet_t *m, hly_meet_link_t *link)
 {
     const uint64_t magic = m->ops->magic;
     for (;;) {
-        hly_meet_word_t word = {0};
-        size_t whole = sizeof(word), start = link->read < 8 ? link->read : 8;
+        hly_meet_message_t message = {0};
+        size_t whole = sizeof(message), start = link->read < 8 ? link->read : 8;
         if (memcmp(link->in, &magic, start) != 0)
             return -EPROTO;
-        if (link->read >= sizeof(word)) {
-            memcpy(&word, link->in, sizeof(word));
-            if (word.tells > HLY_MEET_TELLS)
+        if (link->read >= sizeof(message)) {
+            memcpy(&message, link->in, sizeof(message));
+            if (message.tells > HLY_MEET_TELLS)
                 return -EPROTO;
-            whole += word.tells;
+            whole += message.tells;
             if (link->read == whole)
                 return 1;
         }

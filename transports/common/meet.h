@@ -5,7 +5,7 @@
  *   open.c     sockets and descriptors come and go
  *   link.c     links: what is written and read on them
  *   call.c     calling a peer, again and again until the deadline; peers
- *   guest.c    being called; what words do
+ *   guest.c    being called; what a message does
  *   address.c  addresses, as a socket and as text
  *   proof.c    greetings, keys, proofs
  *   gate.c     what strangers may cost
@@ -52,7 +52,7 @@ enum {
  * first, and what the transport tells follows. GOODBYE tells how many messages were sent; SEEN,
  * that all of them have come.
  */
-typedef struct hly_meet_word {
+typedef struct hly_meet_message {
     uint64_t magic; /* the transport's own */
     uint32_t kind, tells;
     halay_peer_id_t from, to;
@@ -61,10 +61,10 @@ typedef struct hly_meet_word {
     halay_address_t where; /* where who says it listens */
     uint8_t zero[4];
     uint8_t mac[32]; /* of this and what is told */
-} hly_meet_word_t;
-_Static_assert(sizeof(hly_meet_word_t) == 128, "a word is the same on all machines");
+} hly_meet_message_t;
+_Static_assert(sizeof(hly_meet_message_t) == 128, "a message is the same on all machines");
 
-enum { WORD_HELLO = 1, WORD_ANSWER, WORD_GOODBYE, WORD_SEEN };
+enum { MEET_HELLO = 1, MEET_ANSWER, MEET_GOODBYE, MEET_SEEN };
 
 /* What epoll's data points to: the first member of its object. */
 typedef enum hly_meet_watch { WATCH_LISTEN = 1, WATCH_TIMER, WATCH_LINK } hly_meet_watch_t;
@@ -112,8 +112,8 @@ typedef struct hly_meet_link {
     size_t read, written, to_write;
     hly_meet_greeting_t greeting;
     hly_meet_keys_t keys;
-    uint8_t in[sizeof(hly_meet_word_t) + HLY_MEET_TELLS];
-    uint8_t out[3 * sizeof(hly_meet_word_t) + HLY_MEET_TELLS];
+    uint8_t in[sizeof(hly_meet_message_t) + HLY_MEET_TELLS];
+    uint8_t out[3 * sizeof(hly_meet_message_t) + HLY_MEET_TELLS];
     struct hly_meet_link *next;
 } hly_meet_link_t;
 
@@ -202,7 +202,7 @@ void hly_meet_link_free(hly_meet_t *m, hly_meet_link_t *link);
 /* 0 or a negative errno; a hello needs the greeting. */
 int hly_meet_link_say(hly_meet_t *m, hly_meet_link_t *link, uint32_t kind, uint64_t count);
 int hly_meet_link_write(hly_meet_t *m, hly_meet_link_t *link);
-/* 1: a whole word is in link->in; 0: not yet; a negative errno, -ENODATA at the end. */
+/* 1: a whole message is in link->in; 0: not yet; a negative errno, -ENODATA at the end. */
 int hly_meet_link_read(const hly_meet_t *m, hly_meet_link_t *link);
 hly_meet_link_t *hly_meet_link_of(const hly_meet_t *m, const hly_meet_peer_t *peer);
 

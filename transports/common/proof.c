@@ -59,17 +59,17 @@ void hly_meet_keys_make(const uint8_t secret[16], const hly_meet_greeting_t *gre
     hly_mac(key, pieces, 5, called_here ? keys->out : keys->in);
 }
 
-void hly_meet_prove(const uint8_t key[32], const void *word, size_t bytes, const void *tells,
+void hly_meet_prove(const uint8_t key[32], const void *message, size_t bytes, const void *tells,
                     size_t ntells, uint8_t mac[32])
 {
-    const struct hly_piece pieces[3] = {{"word", 4}, {word, bytes}, {tells, ntells}};
+    const struct hly_piece pieces[3] = {{"word", 4}, {message, bytes}, {tells, ntells}};
     hly_mac(key, pieces, 3, mac);
 }
 
-int hly_meet_proved(const uint8_t key[32], const void *word, size_t bytes, const void *tells,
+int hly_meet_proved(const uint8_t key[32], const void *message, size_t bytes, const void *tells,
                     size_t ntells, const uint8_t mac[32])
 {
     uint8_t right[32];
-    hly_meet_prove(key, word, bytes, tells, ntells, right);
+    hly_meet_prove(key, message, bytes, tells, ntells, right);
     return hly_mac_equal(right, mac);
 }

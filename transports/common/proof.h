@@ -41,9 +41,9 @@ int hly_meet_take(int fd, uint64_t magic, void *to, size_t whole, size_t *read);
 void hly_meet_keys_make(const uint8_t secret[16], const hly_meet_greeting_t *greeting,
                         const uint8_t nonce[HLY_MEET_NONCE], halay_peer_id_t caller,
                         halay_peer_id_t called, int called_here, hly_meet_keys_t *keys);
-void hly_meet_prove(const uint8_t key[32], const void *word, size_t bytes, const void *tells,
+void hly_meet_prove(const uint8_t key[32], const void *message, size_t bytes, const void *tells,
                     size_t ntells, uint8_t mac[32]);
-int hly_meet_proved(const uint8_t key[32], const void *word, size_t bytes, const void *tells,
+int hly_meet_proved(const uint8_t key[32], const void *message, size_t bytes, const void *tells,
                     size_t ntells, const uint8_t mac[32]);
 
 #endif

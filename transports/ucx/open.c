@@ -189,7 +189,7 @@ static int goodbyes_say(halay_transport_t *t)
             continue;
         if (!peer->base.said_goodbye && peer->under_way == 0) {
             peer->base.said_goodbye = 1;
-            (void)hly_meet_link_say(&t->meet, link, WORD_GOODBYE, peer->sent);
+            (void)hly_meet_link_say(&t->meet, link, MEET_GOODBYE, peer->sent);
             hly_meet_link_write(&t->meet, link); /* if it fails, nobody is there */
         }
         pending += !peer->base.said_goodbye || (!peer->base.seen && peer->sent > 0);

@@ -92,7 +92,7 @@ static void goodbye_look(halay_transport_t *t, hly_ucx_peer_t *peer, uint64_t no
         return;
     hly_meet_link_t *link = hly_meet_link_of(&t->meet, &peer->base);
     if (link) {
-        (void)hly_meet_link_say(&t->meet, link, WORD_SEEN, 0); /* only a hello can fail */
+        (void)hly_meet_link_say(&t->meet, link, MEET_SEEN, 0); /* only a hello can fail */
         hly_meet_link_write(&t->meet, link); /* if it fails, nobody is there to wait for it */
     }
     hly_meet_peer_fail(&t->meet, &peer->base, HALAY_EPEER, "%s closed its end", peer->base.name);
