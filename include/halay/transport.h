@@ -117,7 +117,7 @@ typedef struct halay_event {
     uint32_t immediate;
     const void *data; /* MESSAGE, LENT: valid until the next poll; 8-byte aligned */
     size_t bytes;
-    union {
+    __extension__ union { /* C99 has no unnamed unions; compilers take this one there, too */
         const char *text; /* FAILED: evidence ("process 1234 ended"); valid until the next poll */
         const void *payload; /* LENT: the same */
     };

@@ -110,7 +110,7 @@ static void note_mended(halay_context_t *context)
 {
     for (struct hly_link *l = context->comms.next; l != &context->comms; l = l->next) {
         halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
-        comm->mended = comm->failed;
+        comm->mended = comm->call_failed;
     }
 }
 

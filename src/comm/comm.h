@@ -143,6 +143,8 @@ struct halay_comm {
     struct hly_patience *patience[HLY_PATIENCES]; /* fault/patience.c; NULL: none has waited long */
     struct hly_failure last;                      /* the error that the program read last */
     bool failed;                                  /* `last` is valid */
+    struct hly_failure last_call;                 /* the last one that was a call's */
+    bool call_failed;                             /* `last_call` is valid */
     bool mended;                                  /* and the program has shrunk since then */
 
     struct hly_survivors *survivors; /* of its survivors: fault/survivors.h; or NULL */

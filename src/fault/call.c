@@ -181,8 +181,8 @@ void hly_fault_read(halay_request_t *r)
         hly_fault_alone(known, r->result, "no memory to say why the call has failed");
         return;
     }
-    known->last = *r->failure;
-    known->failed = true;
+    known->last = known->last_call = *r->failure;
+    known->failed = known->call_failed = true;
     free(r->failure);
     r->failure = NULL;
 }

@@ -15,11 +15,11 @@ void hly_fault_leave(halay_context_t *context)
     char text[512];
     for (struct hly_link *l = context->comms.next; l != &context->comms && !failed; l = l->next) {
         const halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
-        failed = comm->failed && !comm->mended && !comm->last.alone ? comm : NULL;
+        failed = comm->call_failed && !comm->mended ? comm : NULL;
     }
     if (!failed)
         return;
-    hly_failure_text(&failed->last, text, sizeof(text));
+    hly_failure_text(&failed->last_call, text, sizeof(text));
     hly_text_shorten(text, REASON_BYTES);
     for (struct hly_link *l = context->comms.next; l != &context->comms; l = l->next) {
         halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);

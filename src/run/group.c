@@ -57,23 +57,19 @@ static bool may_use_nccl(const struct hly_call *call)
     return call->desc.memory == HALAY_MEMORY_CUDA && !(call->desc.flags & HLY_CALL_VECTOR);
 }
 
-void hly_group_refuse(halay_comm_t *comm, char *text, size_t bytes)
+void hly_group_refuse(halay_comm_t *comm, bool full, char *text, size_t bytes)
 {
     comm->group_open->ncalls++;
-    snprintf(text, bytes,
-             "a group of calls was begun on this communicator, and this has no place in it: end it "
-             "first, with halay_group_end");
-    wrong_call(comm->group_open, HALAY_ESTATE, "not one that a group can have");
-}
-
-static void refuse_more(halay_comm_t *comm, char *text, size_t bytes)
-{
-    comm->group_open->ncalls++;
-    snprintf(text, bytes,
-             "a group has %d calls at most, and this is one more: end the group before it, with "
-             "halay_group_end, and begin another one",
-             MEMBERS_MAX);
-    wrong_call(comm->group_open, HALAY_ESTATE, text);
+    if (full)
+        snprintf(text, bytes,
+                 "a group has %d calls at most, and this is one more: end the group before it, "
+                 "with halay_group_end, and begin another one",
+                 MEMBERS_MAX);
+    else
+        snprintf(text, bytes,
+                 "a group of calls was begun on this communicator, and this has no place in it: "
+                 "end it first, with halay_group_end");
+    wrong_call(comm->group_open, HALAY_ESTATE, full ? text : "not one that a group can have");
 }
 
 int hly_group_add(halay_comm_t *comm, const struct hly_call *call, struct hly_check *c,
@@ -84,7 +80,7 @@ int hly_group_add(halay_comm_t *comm, const struct hly_call *call, struct hly_ch
     *request = NULL;
     b->hash = hly_hash(b->hash, &call->signature, sizeof(call->signature));
     if (!allowed || b->nmembers == MEMBERS_MAX) {
-        (allowed ? refuse_more : hly_group_refuse)(comm, c->text, sizeof(c->text));
+        hly_group_refuse(comm, allowed, c->text, sizeof(c->text));
         hly_log(comm->context, HLY_ERROR, "%s", c->text);
         return HALAY_ESTATE;
     }

@@ -30,9 +30,9 @@ struct hly_group {
  */
 int hly_group_add(halay_comm_t *comm, const struct hly_call *call, struct hly_check *c,
                   bool allowed, halay_request_t **request);
-/* The call cannot be a member. Makes the open group fail, and fills text with why the call
- * fails. */
-void hly_group_refuse(halay_comm_t *comm, char *text, size_t bytes);
+/* The call cannot be a member. full: the group has as many as it can. Makes the open group fail,
+ * and fills text with why the call fails. */
+void hly_group_refuse(halay_comm_t *comm, bool full, char *text, size_t bytes);
 
 /* ---------------------------------------------------------------- group_run.c */
 

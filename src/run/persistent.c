@@ -139,7 +139,7 @@ int halay_request_start(halay_request_t *handle)
         return rc;
     if (hly_comm_known(r->comm)->group_open) {
         char text[192];
-        hly_group_refuse(hly_comm_known(r->comm), text, sizeof(text));
+        hly_group_refuse(hly_comm_known(r->comm), false, text, sizeof(text));
         return hly_request_refuse(r, HALAY_ESTATE, text);
     }
     if (r->call.desc.memory != HALAY_MEMORY_HOST && (rc = prepare(&r)))

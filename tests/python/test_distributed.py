@@ -174,6 +174,7 @@ def rank_pairs():
         with pytest.raises(NotImplementedError, match="sender"):
             dist.recv(got)
     messages_to_oneself(rank)
+    sources(rank, size)
     # Each tag is an order of its own, both ways, in the default group and in another one.
     for group in (None, dist.new_group(range(size))):
         got = {tag: torch.zeros(3) for tag in range(4)}
@@ -182,6 +183,28 @@ def rank_pairs():
         for work in works:
             work.wait()
         assert all((got[tag] == 10 * tag + left).all() for tag in got)
+
+
+def sources(rank, size):
+    """A receive says who sends, as the group counts its ranks; other works refuse as torch's do."""
+    for first in (0, size - 2):
+        group = dist.new_group([first, first + 1])
+        if rank not in (first, first + 1):
+            continue
+        peer = 2 * first + 1 - rank
+        for tag in (0, 5):
+            works = [dist.isend(torch.ones(1), peer, group, tag)]
+            works += [dist.irecv(torch.zeros(1), peer, group, tag)]
+            for _ in range(2):  # before and after the end
+                assert works[1].source_rank() == works[1]._source_rank() == peer - first
+                with pytest.raises(RuntimeError, match="sourceRank"):
+                    works[0].source_rank()
+                for work in works:
+                    work.wait()
+        dist.isend(torch.ones(1), rank, group)
+        assert dist.irecv(torch.zeros(1), rank, group)._source_rank() == rank - first
+        with pytest.raises(RuntimeError, match="sourceRank"):
+            dist.all_reduce(torch.ones(1), group=group, async_op=True)._source_rank()
 
 
 def messages_to_oneself(rank):

@@ -279,6 +279,20 @@ static void refused_alone(struct rank *r)
     CHECK(!halay_finalize(r->context), "finalize");
 }
 
+/* The others hear of the call that has failed, also where the last error was this rank's alone. */
+static void leaves(struct rank *r)
+{
+    halay_comm_t *comm;
+    int32_t in[COUNT] = {0}, out[COUNT];
+    CHECK(!halay_comm_dup(r->world, &comm), "dup");
+    CHECK(call(comm, r->rank ? 4 : 0, 0, in, out, COUNT) == HALAY_EMISMATCH, "a mismatch");
+    told(comm, halay_comm_deadline(comm, NULL), HALAY_EINVAL, "comm_deadline");
+    if (r->rank)
+        told(r->world, halay_barrier(r->world), HALAY_EPEER,
+             "after a call of it on another communicator failed: the ranks' calls differ");
+    CHECK(!halay_finalize(r->context), "finalize");
+}
+
 /* ---------------------------------------------------------------- what does not exist */
 
 static void all_told(struct rank *r, int rc, const char *call, const char *why)
@@ -406,6 +420,7 @@ int main(int argc, char **argv)
               "usage: test_verdict late|outlived|claimed|behind|two [shm [long]]");
         struct round plain = {.deadline_ns = 20 * SECOND};
         run(refused_alone, shm, 2, &plain);
+        run(leaves, shm, 3, &plain);
         run(no_such, shm, 3, &plain);
         for (int i = 0; i < 2; i++) {
             struct round round = {.deadline_ns = 20 * SECOND, .count = i};

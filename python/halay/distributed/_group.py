@@ -690,18 +690,24 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]
     def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> HalayWork:
         if peer == self.rank():
             self._alone("recv")
-            return self._oneself.recv(_one(tensors, "recv")[0], tag, self._limit.total_seconds())
+            tensor = _one(tensors, "recv")[0]
+            work = self._oneself.recv(tensor, tag, self._limit.total_seconds())
+            work.source = peer
+            return work
         target = Target(_one(tensors, "recv"), "recv")
         data = target.buffer
         kind, at, count = moved_type(data, "recv"), address(data), data.numel()
         comm, of = self._between("recv", peer, tag)
-        return self._call(
+        work = self._call(
             lambda r: lib.halay_irecv(at, count, kind, of, comm, r),
             tensors,
             target,
             target.finish,
             comm=comm,
         )
+        if self._bundle is None:  # else it stands for several calls
+            work.source = peer
+        return work
 
     def _alone(self, call: str) -> None:
         """A message to oneself is not the library's, so it can be no part of a group of calls."""

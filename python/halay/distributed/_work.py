@@ -46,6 +46,7 @@ class HalayWork(dist.Work):
 
     _owed = False  # nobody has waited for it, or has its future
     ends: float | None = None  # of a message to oneself, on which the library has no deadline
+    source: int | None = None  # of a receive: who sends, in the group
 
     def __init__(self, job: Job, comm: Any) -> None:
         super().__init__()
@@ -210,6 +211,11 @@ class HalayWork(dist.Work):
 
     def result(self) -> list[torch.Tensor]:
         return self.results
+
+    def _source_rank(self) -> int:
+        return super()._source_rank() if self.source is None else self.source  # torch's own error
+
+    source_rank = _source_rank
 
     def get_future(self) -> torch.futures.Future[Any]:
         """A future of the list of result tensors."""
