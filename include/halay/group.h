@@ -2,16 +2,18 @@
 /*
  * group.h - contract of a library of device collectives, as NCCL is one, which does the GROUP steps
  * of plans (plan.h). An implementation works in one kind of memory, that of a device (device.h). A
- * *circle* is the library's communicator (an ncclComm_t): some ranks that do such steps together.
- * The core makes one for each Halay communicator, channel and set of members, when a plan needs it.
+ * *device communicator* is the library's communicator (an ncclComm_t): some ranks that do such
+ * steps together. Its type and constants have an older name, circle. The core makes one for each
+ * Halay communicator, channel and set of members, when a plan needs it.
  *
  * What the core promises:
- *  - All members launch on a circle the same collectives in the same order, each with the same
- *    kind, counts, type and operation. A member launches only after it has heard from all other
- *    members in the same call; so a member that others wait for has made that call.
- *  - Launches of two circles have no common order.
- *  - It holds its mutex while it calls, so a circle is never entered twice at once; and the context
- *    of each rank, since ranks may be threads of one process, calls with circles of its own.
+ *  - All members launch on a device communicator the same collectives in the same order, each with
+ *    the same kind, counts, type and operation. A member launches only after it has heard from all
+ *    other members in the same call; so a member that others wait for has made that call.
+ *  - Launches of two device communicators have no common order.
+ *  - It holds its mutex while it calls, so a device communicator is never entered twice at once.
+ *    Ranks may be threads of one process, and the context of each has device communicators of its
+ *    own.
  *
  * Only `abort` and `close` block, for a bounded time. All members are set (halay_config_t). The
  * contract names no device: an implementation has its own streams, events and libraries, and gets
@@ -38,7 +40,7 @@ extern "C" {
 #define HALAY_CIRCLE_ID_BYTES 128
 #define HALAY_CIRCLE_OPENED   0 /* the cookie that reports the end of `open` */
 
-typedef struct halay_circle halay_circle_t; /* this rank's handle of a circle */
+typedef struct halay_circle halay_circle_t; /* this rank's handle of a device communicator */
 
 /* Describes an implementation. Ranks compare it when they connect: it has to be the same on all. */
 typedef struct halay_group_attr {
@@ -70,11 +72,11 @@ typedef struct halay_group_launch {
     const size_t *count; /* valid until launch returns */
     void *out;
     const void *in;
-    uint64_t order;  /* number of this launch on the circle, from 0; for checks and traces */
+    uint64_t order;  /* number of this launch there, from 0; for checks and traces */
     uint64_t cookie; /* not HALAY_CIRCLE_OPENED */
     /* NULL; else the program's stream, which is being captured into a graph. The implementation
      * records the collective there, and poll then reports it as ended. It may run whenever the
-     * graph does, until the circle is closed or aborted. */
+     * graph does, until the device communicator is closed or aborted. */
     const halay_stream_t *stream;
     /* opens_at not 0: a gate that the collective may open (gate_word of device.h): the device
      * writes the value there after the collective, before poll reports it. If it does not, the core
@@ -101,51 +103,51 @@ typedef struct halay_group_ops {
      */
     int (*query)(void *arg, uint32_t kind, halay_type_t type, halay_op_t op);
 
-    /* Makes the id of a new circle, as ncclGetUniqueId() does. The core calls this on the first
-     * member, and sends the id to the others over authenticated connections. HALAY_EDEVICE: the
-     * library or device fails. */
+    /* Makes the id of a new device communicator, as ncclGetUniqueId() does. The core calls this on
+     * the first member, and sends the id to the others over authenticated connections.
+     * HALAY_EDEVICE: the library or device fails. */
     int (*invite)(void *arg, unsigned char id[HALAY_CIRCLE_ID_BYTES]);
 
     /*
-     * Opens the circle on this rank, as member `me` of n. Does not wait for the others. HALAY_OK:
-     * it is open; HALAY_INPROGRESS: poll will return HALAY_CIRCLE_OPENED, once, and the core
-     * launches nothing before that. In both cases the caller owns *circle until close.
-     * HALAY_EDEVICE, HALAY_ENOMEM: *circle is not set.
+     * Opens the device communicator on this rank, as member `me` of n. Does not wait for the
+     * others. HALAY_OK: it is open; HALAY_INPROGRESS: poll will return HALAY_CIRCLE_OPENED, once,
+     * and the core launches nothing before that. In both cases the caller owns *dcomm until close.
+     * HALAY_EDEVICE, HALAY_ENOMEM: *dcomm is not set.
      */
     int (*open)(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES], uint32_t me, uint32_t n,
-                halay_circle_t **circle);
+                halay_circle_t **dcomm);
 
     /*
      * Starts a collective after those that were launched before. HALAY_INPROGRESS: poll will return
-     * the cookie, once; `in` and `out` belong to the circle until then. HALAY_EAGAIN: full, poll
-     * first. Other errors: this rank has started nothing; the circle is unusable, since other
-     * members may have started the collective.
+     * the cookie, once; `in` and `out` belong to the device communicator until then. HALAY_EAGAIN:
+     * full, poll first. Other errors: this rank has started nothing; the device communicator is
+     * unusable, since other members may have started the collective.
      */
-    int (*launch)(halay_circle_t *circle, const halay_group_launch_t *launch);
+    int (*launch)(halay_circle_t *dcomm, const halay_group_launch_t *launch);
 
     /*
      * Gives collectives that have ended, at most max, in the order of launches. One has ended when
      * its operands may be touched; not before all members from which data come have begun it.
-     * Returns how many, or an error: then the circle is lost, and the core ends its launches by
-     * abort.
+     * Returns how many, or an error: then the device communicator is lost, and the core ends its
+     * launches by abort.
      */
-    int (*poll)(halay_circle_t *circle, halay_group_done_t done[], int max);
+    int (*poll)(halay_circle_t *dcomm, halay_group_done_t done[], int max);
 
     /*
      * Ends an opening and all launches that are in flight, in patience_ns at most, without help of
      * other members. The core does not poll any more, and calls close next. HALAY_OK: nothing of
-     * this circle touches this rank's memory any more, gates included. HALAY_EDEVICE: something
-     * still may.
+     * this device communicator touches this rank's memory any more, gates included. HALAY_EDEVICE:
+     * something still may.
      */
-    int (*abort)(halay_circle_t *circle, uint64_t patience_ns);
+    int (*abort)(halay_circle_t *dcomm, uint64_t patience_ns);
 
     /*
-     * Frees the circle; takes NULL. This rank has no launch in flight, but other members' launches
-     * may still read its data: waits for them, patience_ns at most. It is no error if they take
-     * longer. HALAY_EDEVICE: the circle did not end by itself, for example because graphs of the
-     * program run on it, and was aborted.
+     * Frees the device communicator; takes NULL. This rank has no launch in flight, but other
+     * members' launches may still read its data: waits for them, patience_ns at most. It is no
+     * error if they take longer. HALAY_EDEVICE: the device communicator did not end by itself, for
+     * example because graphs of the program run on it, and was aborted.
      */
-    int (*close)(halay_circle_t *circle, uint64_t patience_ns);
+    int (*close)(halay_circle_t *dcomm, uint64_t patience_ns);
 
     /* The text of the last error, with a remedy. Valid until the next call of this table. "": there
      * was no error, or its cause is unknown. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "api/api.h"
-#include "exec/circle.h"
+#include "exec/device_comm.h"
 #include "exec/exec.h"
 #include "exec/relaxed.h"
 #include "fault/survivors.h"
@@ -75,7 +75,7 @@ int halay_comm_free(halay_comm_t *handle)
         comm->freed = true;
         hly_explain_end(comm);
         hly_select_forget(comm);
-        hly_circles_free(comm);
+        hly_device_comms_free(comm);
         hly_plan_drop_all(comm);
         hly_consensus_free(comm);
         hly_link_remove(&comm->link);

@@ -131,9 +131,9 @@ struct halay_comm {
     struct hly_cached_call calls[HLY_CACHED_CALLS];
     uint32_t next_call; /* index of the entry to be replaced next */
     struct hly_relaxed_state relaxed;
-    struct hly_circles *circles; /* exec/circle.h; or NULL */
-    struct hly_nccl_ask *nccl;   /* since the first call in a GPU's memory; or NULL */
-    halay_comm_t *asks_for;      /* of a hidden one, of which the program has no call; or NULL */
+    struct hly_device_comms *dcomms; /* exec/device_comm.h; or NULL */
+    struct hly_nccl_ask *nccl;       /* since the first call in a GPU's memory; or NULL */
+    halay_comm_t *asks_for; /* of a hidden one, of which the program has no call; or NULL */
     struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */
     struct hly_explained *explained; /* HALAY_EXPLAIN: what was measured */
 

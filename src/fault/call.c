@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exec/circle.h"
+#include "exec/device_comm.h"
 #include "exec/exec.h"
 #include "exec/listen.h"
 #include "exec/record.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "exec/circle.h"
+#include "exec/device_comm.h"
 #include "fault/call.h"
 #include "fault/deadlock.h"
 #include "fault/survivors.h"
@@ -90,8 +90,8 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
     hly_broken_note(&comm->broken, &v);
     if (comm->survivors)
         hly_consensus_lost(comm, rank);
-    if (comm->circles)
-        hly_circles_lost(comm->circles, hly_now_ns());
+    if (comm->dcomms)
+        hly_device_comms_lost(comm->dcomms, hly_now_ns());
     for (int i = 0; i < HLY_SLOTS; i++)
         hly_fault_others(comm, &comm->slots[i]);
     for (uint32_t s = comm->oldest; s != comm->started; s++) {

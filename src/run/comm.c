@@ -2,7 +2,7 @@
 /* comm.c - makes and destroys communicators, with all that belongs to them. */
 #include <stdlib.h>
 
-#include "exec/circle.h"
+#include "exec/device_comm.h"
 #include "exec/exec.h"
 #include "fault/fault.h"
 #include "run/group.h"
@@ -50,7 +50,7 @@ void hly_comm_destroy(halay_comm_t *comm)
         comm->asks_for->nccl->hidden = NULL;
     hly_nccl_forget(comm);
     hly_group_forget(comm->group_open);
-    hly_circles_free(comm);
+    hly_device_comms_free(comm);
     hly_plan_drop_all(comm);
     hly_comm_remove(comm);
     hly_comm_give_back(comm);

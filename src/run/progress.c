@@ -3,7 +3,7 @@
  * progress.c - progress: polling, and handing news on. docs/threads.md. Any thread that waits makes
  * progress for all of its context, one at a time, under the mutex.
  */
-#include "exec/circle.h"
+#include "exec/device_comm.h"
 #include "exec/exec.h"
 #include "exec/listen.h"
 #include "exec/record.h"
@@ -77,7 +77,7 @@ static void hand(halay_context_t *context, const struct hly_news *n)
         hly_relaxed_leave(n->comm, &n->header);
         return;
     case HLY_NEWS_INVITE:
-        hly_circle_invited(n->comm, &n->header, &n->invitation);
+        hly_device_comm_invited(n->comm, &n->header, &n->invitation);
         return;
     case HLY_NEWS_UNKEPT:
         hly_fault_unkept(n->comm, n->sequence);

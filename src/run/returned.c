@@ -14,7 +14,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "exec/circle.h"
+#include "exec/device_comm.h"
 #include "exec/exec.h"
 #include "run/returned.h"
 #include "run/run.h"

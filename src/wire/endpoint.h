@@ -79,8 +79,8 @@ struct hly_send {
     int status;          /* of a completion that was an error */
     uint64_t since_ns;   /* DEVICE: when it was launched; GROUP: or when its step was started */
     struct hly_device *device;
-    struct hly_local *local;   /* DEVICE: whose it is, if it is no call's */
-    struct hly_circle *circle; /* GROUP: on which it was launched; NULL: it waits */
+    struct hly_local *local;       /* DEVICE: whose it is, if it is no call's */
+    struct hly_device_comm *dcomm; /* GROUP: on which it was launched; NULL: it waits */
     uint8_t lane;  /* DEVICE: which copy of staged buffers, + 1: exec/staging.h; 0: none */
     bool accepted; /* the transport has taken all of it */
     bool held;     /* its step is done: only the end of the call waits for it */

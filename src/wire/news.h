@@ -16,7 +16,7 @@ enum hly_news_kind {
     HLY_NEWS_SENT,       /* a SEND step's memory may be written again */
     HLY_NEWS_BACK,       /* the last message that only the call's end waits for has left */
     HLY_NEWS_LEAVE,      /* a LEAVE message (exec/relaxed.h): header */
-    HLY_NEWS_INVITE,     /* an INVITE message (exec/circle.h): header, invitation */
+    HLY_NEWS_INVITE,     /* an INVITE message (exec/device_comm.h): header, invitation */
     /* for fault/ */
     HLY_NEWS_QUIET,     /* a message, target or piece of work of a failing call has ended */
     HLY_NEWS_REFUSED,   /* the call starts, and fails at once */

@@ -32,8 +32,8 @@ enum hly_kind {
     /* For relaxed broadcasts. Edge 0: I leave when you have ended all calls up to this one; 1: I
      * have ended them. */
     HLY_LEAVE,
-    /* A device's circle (exec/circle.h): edge is the channel, cookie its generation, and struct
-     * hly_invitation follows. */
+    /* To a device communicator (exec/device_comm.h): edge is the channel, cookie its generation,
+     * and struct hly_invitation follows. */
     HLY_INVITE,
     HLY_CONSENSUS, /* of agreement `sequence` of the survivors: struct hly_consensus_wire;
                     * fault/survivors.c

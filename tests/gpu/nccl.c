@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl.c - a member of a circle of NCCL on the first GPU: allreduces whose sums it checks.
- * Processes that share a GPU need each an NCCL_HOSTID of its own.
+ * nccl.c - a member of a device communicator of NCCL on the first GPU: allreduces whose sums it
+ * checks. Processes that share a GPU need each an NCCL_HOSTID of its own.
  *
- *   nccl FILE RANK RANKS   the circle's id goes through the file, which is not there before.
+ *   nccl FILE RANK RANKS   the id goes through the file, which is not there before.
  *                          Exit status 77: there is no NCCL, or it is too old
  */
 #include <stdint.h>
@@ -47,12 +47,12 @@ static void exchange(const char *path, int rank, unsigned char id[HALAY_CIRCLE_I
     fclose(file);
 }
 
-static void await(halay_circle_t *circle, uint64_t cookie)
+static void await(halay_circle_t *dcomm, uint64_t cookie)
 {
     halay_group_done_t done;
     int n = 0;
     for (int look = 0; look < LOOKS && !n; look++) {
-        n = ops->poll(circle, &done, 1);
+        n = ops->poll(dcomm, &done, 1);
         CHECK(n >= 0, "poll: %s: %s", halay_strerror(n), hly_nccl_why(nccl));
         if (!n)
             rest();
@@ -68,7 +68,7 @@ static void finish(void *stream)
     CHECK(!rc, "the stream: %d", rc);
 }
 
-static void sums(halay_circle_t *circle, int rank, int nranks)
+static void sums(halay_circle_t *dcomm, int rank, int nranks)
 {
     size_t count[64];
     uint64_t in, out;
@@ -94,9 +94,9 @@ static void sums(halay_circle_t *circle, int rank, int nranks)
             host[i] = (rank + 1) * (i % 1000) + call;
         MUST(!driver.cuMemcpyHtoDAsync_v2(in, host, BYTES, stream));
         finish(stream);
-        const int rc = ops->launch(circle, &l);
+        const int rc = ops->launch(dcomm, &l);
         CHECK(rc == HALAY_INPROGRESS, "%s: %s", halay_strerror(rc), hly_nccl_why(nccl));
-        await(circle, l.cookie);
+        await(dcomm, l.cookie);
         MUST(!driver.cuMemcpyDtoHAsync_v2(host, out, BYTES, stream));
         finish(stream);
         for (int i = 0; i < COUNT; i++)
@@ -113,7 +113,7 @@ int main(int argc, char **argv)
     unsigned char id[HALAY_CIRCLE_ID_BYTES];
     void *context;
     int device, version;
-    halay_circle_t *circle;
+    halay_circle_t *dcomm;
     MUST(argc == 4);
     const int rank = atoi(argv[2]), nranks = atoi(argv[3]);
     MUST(nranks > 0 && nranks <= 64 && rank >= 0 && rank < nranks);
@@ -126,12 +126,12 @@ int main(int argc, char **argv)
         return 77;
     }
     exchange(argv[1], rank, id);
-    const int rc = ops->open(nccl, id, (uint32_t)rank, (uint32_t)nranks, &circle);
+    const int rc = ops->open(nccl, id, (uint32_t)rank, (uint32_t)nranks, &dcomm);
     CHECK(!rc || rc == HALAY_INPROGRESS, "open: %s: %s", halay_strerror(rc), hly_nccl_why(nccl));
     if (rc)
-        await(circle, HALAY_CIRCLE_OPENED);
-    sums(circle, rank, nranks);
-    ops->close(circle, UINT64_C(5000000000));
+        await(dcomm, HALAY_CIRCLE_OPENED);
+    sums(dcomm, rank, nranks);
+    ops->close(dcomm, UINT64_C(5000000000));
     hly_nccl_close(nccl);
     printf("nccl: rank %d of %d: %d sums are right, NCCL %d\n", rank, nranks, CALLS, version);
     return 0;

@@ -177,12 +177,12 @@ static struct meeting *meeting_of(uint64_t number, uint32_t n)
         m->next = meetings;
         meetings = m;
     }
-    RULE(m->n == n, "circles of %u and %u members have one id", m->n, n);
+    RULE(m->n == n, "device communicators of %u and %u members have one id", m->n, n);
     return m;
 }
 
 static int double_open(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES], uint32_t me,
-                       uint32_t n, halay_circle_t **circle)
+                       uint32_t n, halay_circle_t **dcomm)
 {
     struct group_double_arg *a = arg;
     uint64_t number;
@@ -206,7 +206,7 @@ static int double_open(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES],
     c->meeting = meeting_of(number, n);
     c->meeting->opened++;
     pthread_mutex_unlock(&lock);
-    *circle = c;
+    *dcomm = c;
     return HALAY_INPROGRESS;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * group_double.h - a double of a library of device collectives, for ranks that are threads of one
- * process: it works in host memory, late, and each circle for itself. It checks what such libraries
- * ask of their users: the n-th launch of all members of a circle is the same collective with the
- * same counts, type and operation; nobody is missing; memory overlaps only as allowed. Who breaks a
- * rule aborts the process. The members' wholes are combined in the order of the members.
+ * process: it works in host memory, late, and each device communicator for itself. It checks what
+ * such libraries ask of their users: the n-th launch of all members of a device communicator is the
+ * same collective with the same counts, type and operation; nobody is missing; memory overlaps only
+ * as allowed. Who breaks a rule aborts the process. The members' wholes are combined in the order
+ * of the members.
  *
  * A launch begins some polls later: only then its input is read. It ends some polls after all
  * members from which data come have begun.
@@ -23,7 +24,7 @@ extern const halay_group_ops_t group_double;
 struct group_double_arg {
     uint64_t seed;
     uint32_t delay_polls_max; /* to begin, and to end; 0: at once */
-    uint32_t capacity;        /* launches in flight on a circle; 0: any */
+    uint32_t capacity;        /* launches in flight on a device communicator; 0: any */
     /* Of this rank's launches, counted from 1: one that never begins, one that ends with an error,
      * one that is refused, one after which poll is an error. 0: none. */
     uint32_t never, fails, refused, breaks;
@@ -36,7 +37,7 @@ struct group_double_arg {
     bool failed; /* one of the above has happened */
 };
 
-/* Circles that were not closed by all who opened them. */
+/* Device communicators that were not closed by all who opened them. */
 int group_double_left(void);
 
 #endif

@@ -193,7 +193,8 @@ static void differs(struct rank *r)
 }
 
 /* The collective does not end. It is given up by the deadline, and what stands behind it then opens
- * the gate as well as the processor does. Gates serve again, behind a circle that is well. */
+ * the gate as well as the processor does. Gates serve again after that, on another device
+ * communicator. */
 static void hangs(struct rank *r)
 {
     struct data d;

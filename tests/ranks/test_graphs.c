@@ -120,7 +120,7 @@ static void replay(struct rank *r, const struct data *d, void *exec, int replays
         CHECK(!cuGraphLaunch(exec, d->line.cuda) && !cuStreamSynchronize(d->line.cuda), "launch");
         check(r, d, i);
         if (i % 25 == 0)
-            once(r, d, 7 * i); /* the same circle is of use outside */
+            once(r, d, 7 * i); /* the same device communicator is of use outside */
     }
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Group steps of one rank that never end, end with an error, are refused, or whose circle breaks,
- * does not open or cannot be stopped; at each launch of a call. The call ends on all ranks, in
- * time, with the same verdict; no byte of the buffers changes afterwards. Where memory is quiet the
- * communicator, or another one, is of use again: the next call succeeds. Of several calls in flight
- * a rank may have ended all before another one fails: its next call tells it.
+ * Group steps of one rank that never end, end with an error, are refused, or whose device
+ * communicator breaks, does not open or cannot be stopped; at each launch of a call. The call ends
+ * on all ranks, in time, with the same verdict; no byte of the buffers changes afterwards. Where
+ * memory is quiet the communicator, or another one, is of use again: the next call succeeds. Of
+ * several calls in flight a rank may have ended all before another one fails: its next call tells
+ * it.
  *
  *   test_group_ends [FATE|sampled]   sampled: a third of each fate's cases, by a seed
  */
@@ -168,7 +169,7 @@ static bool attempt(const struct shape *s, const struct fate *fate, uint32_t lau
     pthread_barrier_init(&board.all.barrier, NULL, (unsigned)s->nranks);
     ranks_run(&o, one, &board);
     pthread_barrier_destroy(&board.all.barrier);
-    CHECK(!group_double_left(), "%s: circles are left", fate->name);
+    CHECK(!group_double_left(), "%s: device communicators are left", fate->name);
     printf("%s, %s, launch %u, %d at once: %s\n", s->name, fate->name, launch, flying,
            atomic_load(&board.failures) ? board.all.text[0] : "no failure");
     fflush(stdout);

@@ -253,11 +253,11 @@ static void run(const struct shape *s, uint32_t delay, uint32_t capacity,
     ranks_run(&o, body, NULL);
     for (int i = 0; i < s->nranks; i++) {
         launched += args[i].launched;
-        CHECK(args[i].opened == args[i].closed, "%u circles were opened, %u closed", args[i].opened,
-              args[i].closed);
+        CHECK(args[i].opened == args[i].closed, "%u device communicators were opened, %u closed",
+              args[i].opened, args[i].closed);
         CHECK(!args[i].aborted, "%u were aborted", args[i].aborted);
     }
-    CHECK(!group_double_left(), "circles are left");
+    CHECK(!group_double_left(), "device communicators are left");
     printf("%s, %u, %u: %u launches\n", s->name, delay, capacity, launched);
     fflush(stdout);
 }

@@ -191,7 +191,7 @@ static void run(const struct shape *s, const char *algorithm, bool group, bool h
     for (int i = 0; i < s->nranks; i++)
         launched += args[i].launched;
     CHECK(!!launched == has_to_launch, "%s: %u launches", s->name, launched);
-    CHECK(!group_double_left(), "circles are left");
+    CHECK(!group_double_left(), "device communicators are left");
     printf("%s, %s, part %u: %u launches\n", s->name, algorithm ? algorithm : "rows",
            (unsigned)seed, launched);
     next_part();
@@ -292,7 +292,7 @@ static void fault(const struct trial *t)
                               .deadline_ns = late_end ? DEADLINE : LONG,
                               .keep = true};
     ranks_run(&o, ends, (void *)(uintptr_t)t);
-    CHECK(!group_double_left(), "circles are left");
+    CHECK(!group_double_left(), "device communicators are left");
     printf("%s: it ends\n", t->name);
     fflush(stdout);
 }

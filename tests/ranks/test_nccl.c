@@ -17,7 +17,7 @@
 #include "comm/comm.h"
 #include "double/cuda/double.h"
 #include "double/nccl/double.h"
-#include "exec/circle.h"
+#include "exec/device_comm.h"
 #include "groups/nccl/library.h"
 #include "ranks.h"
 #include "reference.h"
@@ -192,9 +192,9 @@ static void check_agreed(const struct rank *r)
     if (asked && !trial.why)
         CHECK(!strcmp(comm->nccl->library->name, ours ? "Halay's kernels" : "nccl 2.28.9"), "%s",
               comm->nccl->why);
-    const struct hly_link *first = comm->circles ? comm->circles->list.next : NULL;
+    const struct hly_link *first = comm->dcomms ? comm->dcomms->list.next : NULL;
     if (ours && comm->nnodes == 1 && comm->nranks > 1 && !trial.why)
-        CHECK(first && HLY_OF(first, struct hly_circle, link)->order > 0, "ours do nothing");
+        CHECK(first && HLY_OF(first, struct hly_device_comm, link)->order > 0, "ours do nothing");
 }
 
 /* ---------------------------------------------------------------- persistent, and in groups */

@@ -47,7 +47,7 @@ struct rank {
     unsigned me;
 };
 
-/* Circles whose abort did not come back in time stay, with all that they name. */
+/* Device communicators whose abort did not come back in time stay, with all that they name. */
 static halay_circle_t *left[RANKS_MAX];
 
 static void check_clean(void)
@@ -216,7 +216,7 @@ static int collective(const struct shared *s, unsigned me, halay_circle_t *c)
         l.order += rc == HALAY_INPROGRESS;
         l.cookie += rc == HALAY_INPROGRESS;
         if (rc == HALAY_EAGAIN) {
-            CHECK(ended < l.cookie, "a circle with nothing in flight is full");
+            CHECK(ended < l.cookie, "a device communicator with nothing in flight is full");
             rc = await(s, c, ended++);
         }
         if (rc < 0)

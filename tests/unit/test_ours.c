@@ -3,9 +3,9 @@
  * test_ours.c - our own group steps alone, over the double of CUDA's driver; ranks are threads or
  * processes on one GPU: all kinds, types and operations against a serial reference, several in
  * flight, in place and not, runs that are empty, in one slice and in many; faults in each call of
- * the driver; members that abort, that die, that never come, and that poll no more; circles whose
- * meeting is over. Memory is freed as soon as it may be, so whoever reads it later breaks the GPU's
- * context.
+ * the driver; members that abort, that die, that never come, and that poll no more; device
+ * communicators whose meeting is over. Memory is freed as soon as it may be, so whoever reads it
+ * later breaks the GPU's context.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -183,7 +183,7 @@ static void check(const struct form *f, uint32_t me, const halay_group_launch_t 
 struct rank {
     uint32_t me;
     bool acts; /* the event is its */
-    halay_circle_t *circle;
+    halay_circle_t *dcomm;
     halay_group_launch_t launch[HLY_OURS_FLIGHTS];
     struct buffer buffer[HLY_OURS_FLIGHTS];
 };
@@ -196,7 +196,7 @@ static int poll_one(struct rank *r, uint64_t ended)
             return HALAY_ESTATE;
         if (r->acts && shared.event == DIES && ended >= 3 && (ended > 3 || i == shared.act_at))
             raise(SIGKILL);
-        const int n = ops->poll(r->circle, &done, 1);
+        const int n = ops->poll(r->dcomm, &done, 1);
         if (n < 0)
             return n;
         if (n) {
@@ -222,14 +222,14 @@ static int run_all(struct rank *r)
             prepare(&shared.form[launched], r->me, &r->buffer[at], &r->launch[at]);
             r->launch[at].order = launched;
             r->launch[at].cookie = launched + 1;
-            rc = ops->launch(r->circle, &r->launch[at]);
+            rc = ops->launch(r->dcomm, &r->launch[at]);
             launched += rc == HALAY_INPROGRESS;
             MUST(rc == HALAY_INPROGRESS || shared.fails);
         }
         if (rc != HALAY_INPROGRESS)
             rc = rc == HALAY_EAGAIN ? poll_one(r, ended) : rc;
         if (rc < 0) {
-            const int off = shared.abort_status[r->me] = ops->abort(r->circle, PATIENCE_NS);
+            const int off = shared.abort_status[r->me] = ops->abort(r->dcomm, PATIENCE_NS);
             for (; !off && ended < launched; ended++)
                 drop(&shared.form[ended], &r->buffer[ended % HLY_OURS_FLIGHTS]);
             return rc;
@@ -253,15 +253,15 @@ static void *rank_run(void *arg)
     MUST(!hly_ours_open(0, shared.half_bytes, &ours));
     int rc = HALAY_OK;
     if (!(r->acts && shared.event == NEVER_COMES))
-        rc = ops->open(ours, shared.id, r->me, shared.n, &r->circle);
-    if (!rc && r->circle)
+        rc = ops->open(ours, shared.id, r->me, shared.n, &r->dcomm);
+    if (!rc && r->dcomm)
         rc = run_all(r);
     CHECK(!rc || shared.fails, "rank %u: %d", r->me, rc);
     shared.status[r->me] = rc;
     if (shared.event != DIES)
         pthread_barrier_wait(shared.barrier);
-    if (r->circle)
-        ops->close(r->circle, shared.fails ? 50000000 : PATIENCE_NS);
+    if (r->dcomm)
+        ops->close(r->dcomm, shared.fails ? 50000000 : PATIENCE_NS);
     hly_ours_close(ours);
     MUST(!cuCtxPopCurrent_v2(&context) && !cuDevicePrimaryCtxRelease_v2(0));
     return NULL;
@@ -420,7 +420,7 @@ static void test_faults(void)
 
 struct pair {
     struct hly_ours *ours[2];
-    halay_circle_t *circle[2];
+    halay_circle_t *dcomm[2];
     struct buffer buffer[2];
     halay_group_launch_t launch[2];
     void *context;
@@ -434,10 +434,10 @@ static void pair_make(struct pair *p)
     MUST(!cuCtxPushCurrent_v2(p->context) && !ops->invite(NULL, shared.id));
     for (uint32_t i = 0; i < 2; i++) {
         MUST(!hly_ours_open(0, 0, &p->ours[i]));
-        MUST(!ops->open(p->ours[i], shared.id, i, 2, &p->circle[i]));
+        MUST(!ops->open(p->ours[i], shared.id, i, 2, &p->dcomm[i]));
         prepare(&shared.form[2], i, &p->buffer[i], &p->launch[i]); /* an allreduce */
         p->launch[i].cookie = 1;
-        MUST(ops->launch(p->circle[i], &p->launch[i]) == HALAY_INPROGRESS);
+        MUST(ops->launch(p->dcomm[i], &p->launch[i]) == HALAY_INPROGRESS);
     }
 }
 
@@ -445,7 +445,7 @@ static void pair_free(struct pair *p)
 {
     for (uint32_t i = 0; i < 2; i++) {
         drop(&shared.form[2], &p->buffer[i]);
-        ops->close(p->circle[i], PATIENCE_NS);
+        ops->close(p->dcomm[i], PATIENCE_NS);
         hly_ours_close(p->ours[i]);
     }
     MUST(!cuCtxPopCurrent_v2(&p->context) && !cuDevicePrimaryCtxRelease_v2(0));
@@ -462,34 +462,34 @@ static void test_sleeper(void)
     cuda_double_settings()->delay_us = 0;
     MUST(!hly_meeting_enter(shared.id, 2, &m));
     while (m->member[0].ended < 1)
-        MUST(ops->poll(p.circle[0], &done, 1) == 0);
+        MUST(ops->poll(p.dcomm[0], &done, 1) == 0);
     while (m->member[1].ended < 1) {
         cuda_double_halt(0);
         pause_us(2000);
         cuda_double_halt(1);
-        MUST(ops->poll(p.circle[1], &done, 1) == 0);
+        MUST(ops->poll(p.dcomm[1], &done, 1) == 0);
     }
     MUST(m->member[1].reading && m->member[1].ended == 1);
-    MUST(ops->abort(p.circle[0], PATIENCE_NS) == HALAY_OK);
+    MUST(ops->abort(p.dcomm[0], PATIENCE_NS) == HALAY_OK);
     const int allocations = cuda_double_counts().allocations;
-    ops->close(p.circle[0], 1000000);
-    p.circle[0] = NULL;
+    ops->close(p.dcomm[0], 1000000);
+    p.dcomm[0] = NULL;
     MUST(cuda_double_counts().allocations == allocations);
     cuda_double_halt(0);
     while (m->member[1].ended < 2)
-        ops->poll(p.circle[1], &done, 1);
-    MUST(ops->poll(p.circle[1], &done, 1) == HALAY_EDEVICE); /* it waits, and hears of it */
-    MUST(ops->abort(p.circle[1], PATIENCE_NS) == HALAY_OK);
+        ops->poll(p.dcomm[1], &done, 1);
+    MUST(ops->poll(p.dcomm[1], &done, 1) == HALAY_EDEVICE); /* it waits, and hears of it */
+    MUST(ops->abort(p.dcomm[1], PATIENCE_NS) == HALAY_OK);
     hly_meeting_leave(m, 2);
     pair_free(&p);
     check_clean();
 }
 
-static int poll_till(halay_circle_t *circle, halay_group_done_t *done)
+static int poll_till(halay_circle_t *dcomm, halay_group_done_t *done)
 {
     int n = 0;
     for (int i = 0; i < 100000 && !n; i++, pause_us(20))
-        n = ops->poll(circle, done, 1);
+        n = ops->poll(dcomm, done, 1);
     return n;
 }
 
@@ -503,18 +503,18 @@ static void test_ended(void)
     pair_make(&p);
     for (int i = 0; i < 100000 && !n; i++, pause_us(20)) {
         first = (uint32_t)i % 2;
-        n = ops->poll(p.circle[first], &done, 1);
+        n = ops->poll(p.dcomm[first], &done, 1);
     }
     const uint32_t other = 1 - first;
-    MUST(n == 1 && ops->abort(p.circle[first], PATIENCE_NS) == HALAY_OK);
-    ops->close(p.circle[first], 0);
-    p.circle[first] = NULL;
-    MUST(poll_till(p.circle[other], &done) == 1 && done.cookie == 1 && !done.status);
+    MUST(n == 1 && ops->abort(p.dcomm[first], PATIENCE_NS) == HALAY_OK);
+    ops->close(p.dcomm[first], 0);
+    p.dcomm[first] = NULL;
+    MUST(poll_till(p.dcomm[other], &done) == 1 && done.cookie == 1 && !done.status);
     check(&shared.form[2], other, &p.launch[other]);
     p.launch[other].order = 1;
-    MUST(ops->launch(p.circle[other], &p.launch[other]) == HALAY_INPROGRESS);
-    MUST(poll_till(p.circle[other], &done) == HALAY_EDEVICE);
-    MUST(ops->abort(p.circle[other], PATIENCE_NS) == HALAY_OK);
+    MUST(ops->launch(p.dcomm[other], &p.launch[other]) == HALAY_INPROGRESS);
+    MUST(poll_till(p.dcomm[other], &done) == HALAY_EDEVICE);
+    MUST(ops->abort(p.dcomm[other], PATIENCE_NS) == HALAY_OK);
     pair_free(&p);
     check_clean();
 }
@@ -532,8 +532,8 @@ static void test_refusals(void)
     MUST(ops->open(p.ours[1], id, 1, 2, &late) == HALAY_EDEVICE);
     halay_group_launch_t l = p.launch[0];
     l.stream = &stream;
-    MUST(ops->launch(p.circle[0], &l) == HALAY_EUNSUPPORTED);
-    MUST(!ops->abort(p.circle[0], PATIENCE_NS) && !ops->abort(p.circle[1], PATIENCE_NS));
+    MUST(ops->launch(p.dcomm[0], &l) == HALAY_EUNSUPPORTED);
+    MUST(!ops->abort(p.dcomm[0], PATIENCE_NS) && !ops->abort(p.dcomm[1], PATIENCE_NS));
     struct hly_ours *ours;
     memcpy(id, shared.id, sizeof(id));
     pair_free(&p);

@@ -9,7 +9,7 @@
 #include "groups/nccl/library.h"
 #include "groups/nccl/nccl.h"
 
-#define HLY_NCCL_FLIGHTS 64 /* launches in flight on a circle */
+#define HLY_NCCL_FLIGHTS 64 /* launches in flight on a device communicator */
 #define HLY_NCCL_WHY     256
 
 struct hly_nccl {
@@ -45,15 +45,15 @@ int hly_nccl_cuda_failed(struct hly_nccl *nccl, const char *call, int result);
 
 /* Makes the GPU's context current on this thread, and its calls harmless to captures; or back what
  * was before. */
-int hly_nccl_enter(struct halay_circle *circle);
-void hly_nccl_leave(struct halay_circle *circle);
+int hly_nccl_enter(struct halay_circle *dcomm);
+void hly_nccl_leave(struct halay_circle *dcomm);
 
-/* A circle with a stream and events, without a communicator; and back. Takes NULL. */
-int hly_nccl_circle_make(struct hly_nccl *nccl, struct halay_circle **circle);
-void hly_nccl_circle_free(struct halay_circle *circle);
+/* Makes one with a stream and events, but without an ncclComm_t; frees it. Takes NULL. */
+int hly_nccl_dcomm_make(struct hly_nccl *nccl, struct halay_circle **dcomm);
+void hly_nccl_dcomm_free(struct halay_circle *dcomm);
 
 /* Ends the communicator: aborts it, or has all members end theirs, which graphs that are not
  * destroyed prevent: then it is aborted, and that is HALAY_EDEVICE. In patience_ns at most. */
-int hly_nccl_circle_end(struct halay_circle *circle, bool abort, uint64_t patience_ns);
+int hly_nccl_dcomm_end(struct halay_circle *dcomm, bool abort, uint64_t patience_ns);
 
 #endif

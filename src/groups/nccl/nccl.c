@@ -12,7 +12,7 @@
 
 #include "groups/nccl/inside.h"
 
-_Static_assert(HLY_NCCL_ID_BYTES == HALAY_CIRCLE_ID_BYTES, "NCCL's id is a circle's");
+_Static_assert(HLY_NCCL_ID_BYTES == HALAY_CIRCLE_ID_BYTES, "an id of NCCL fits");
 
 int hly_nccl_failed(struct hly_nccl *n, const char *call, int result, void *comm)
 {
@@ -70,7 +70,7 @@ const char *hly_nccl_why(const struct hly_nccl *n)
     return n->why;
 }
 
-/* ------------------------------------------------------------------ before there is a circle */
+/* ------------------------------------------------------------------ before one is opened */
 
 static int nccl_about(void *arg, halay_group_attr_t *attr)
 {
@@ -107,7 +107,7 @@ static int nccl_invite(void *arg, unsigned char id[HALAY_CIRCLE_ID_BYTES])
 }
 
 static int nccl_open(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES], uint32_t me,
-                     uint32_t n, halay_circle_t **circle)
+                     uint32_t n, halay_circle_t **dcomm)
 {
     struct hly_nccl *nccl = arg;
     struct hly_nccl_config config = {.size = sizeof(config),
@@ -121,25 +121,25 @@ static int nccl_open(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES], u
     struct halay_circle *c;
     hly_nccl_id_t given;
     memcpy(given.bytes, id, sizeof(given.bytes));
-    int rc = hly_nccl_circle_make(nccl, &c);
+    int rc = hly_nccl_dcomm_make(nccl, &c);
     if (rc)
         return rc;
     c->me = me;
     rc = hly_nccl_enter(c);
     if (rc)
-        goto free_circle;
+        goto free_dcomm;
     rc = nccl->library.ncclCommInitRankConfig(&c->comm, (int)n, given, (int)me, &config);
     hly_nccl_leave(c);
     if (rc && rc != HLY_NCCL_IN_PROGRESS) {
         rc = hly_nccl_failed(nccl, "ncclCommInitRankConfig", rc, NULL);
         c->comm = NULL;
-        goto free_circle;
+        goto free_dcomm;
     }
-    *circle = c;
+    *dcomm = c;
     return HALAY_INPROGRESS;
 
-free_circle:
-    hly_nccl_circle_free(c);
+free_dcomm:
+    hly_nccl_dcomm_free(c);
     return rc;
 }
 
@@ -305,7 +305,7 @@ static int nccl_poll(halay_circle_t *c, halay_group_done_t done[], int max)
 
 static int nccl_abort(halay_circle_t *c, uint64_t patience_ns)
 {
-    return hly_nccl_circle_end(c, true, patience_ns);
+    return hly_nccl_dcomm_end(c, true, patience_ns);
 }
 
 static int nccl_close(halay_circle_t *c, uint64_t patience_ns)
@@ -313,8 +313,8 @@ static int nccl_close(halay_circle_t *c, uint64_t patience_ns)
     if (!c)
         return HALAY_OK;
     /* One that has failed may hold what it never launched. What does not end stays. */
-    const int rc = hly_nccl_circle_end(c, c->failed != HALAY_OK, patience_ns);
-    hly_nccl_circle_free(c);
+    const int rc = hly_nccl_dcomm_end(c, c->failed != HALAY_OK, patience_ns);
+    hly_nccl_dcomm_free(c);
     return rc;
 }
 

@@ -35,7 +35,7 @@ static struct id id_of(const unsigned char bytes[HALAY_CIRCLE_ID_BYTES])
 int hly_meeting_make(unsigned char bytes[HALAY_CIRCLE_ID_BYTES])
 {
     struct id id = {.process = getpid()};
-    id.descriptor = memfd_create("halay-circle", MFD_CLOEXEC);
+    id.descriptor = memfd_create("halay-device-comm", MFD_CLOEXEC);
     if (id.descriptor < 0)
         return HALAY_ENOMEM;
     if (getrandom(&id.token, sizeof(id.token), 0) != sizeof(id.token) ||

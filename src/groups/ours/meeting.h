@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * meeting.h - the memory in which the members of a circle meet: a memfd that the first one makes
- * and that the others find by its id. It stays until the last one has left it.
+ * meeting.h - the memory in which the members of a device communicator meet: a memfd that the first
+ * one makes and that the others find by its id. It stays until the last one has left it.
  */
 #ifndef HLY_OURS_MEETING_H
 #define HLY_OURS_MEETING_H

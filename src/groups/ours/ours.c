@@ -34,7 +34,7 @@ struct hly_ours {
     halay_device_t *device; /* NULL: not yet */
     int ordinal;
     size_t half_bytes;
-    struct hly_ours_circle *closed; /* whose slabs others may be reading */
+    struct hly_ours_dcomm *closed; /* whose slabs others may be reading */
     char why[192];
 };
 
@@ -50,9 +50,9 @@ struct flight {
 
 /* Invariant: launches ended .. launched - 1 are in flight; the first of them is at `slice` and
  * `step`, and the others have not begun. */
-struct hly_ours_circle {
+struct hly_ours_dcomm {
     struct hly_ours *ours;
-    struct hly_ours_circle *next; /* of the closed */
+    struct hly_ours_dcomm *next; /* of the closed */
     struct hly_meeting *meeting;
     struct hly_meeting_member *own;
     char **slab; /* of each member, here; NULL: not opened yet */
@@ -88,7 +88,7 @@ static const char *ours_why(void *arg)
     return ((const struct hly_ours *)arg)->why;
 }
 
-/* ------------------------------------------------------------------ before there is a circle */
+/* ------------------------------------------------------------------ before one is opened */
 
 int hly_ours_open(int ordinal, size_t half_bytes, struct hly_ours **ours)
 {
@@ -189,7 +189,7 @@ static int device_open(struct hly_ours *o)
 }
 
 /* This member's, and what the others need of it. Whoever cannot open it says so. */
-static int slab_make(struct hly_ours_circle *c)
+static int slab_make(struct hly_ours_dcomm *c)
 {
     void *at;
     struct hly_ours *o = c->ours;
@@ -206,7 +206,7 @@ static int slab_make(struct hly_ours_circle *c)
 }
 
 /* When all have ended a step, so that all are there. */
-static int slabs_open(struct hly_ours_circle *c)
+static int slabs_open(struct hly_ours_dcomm *c)
 {
     for (uint32_t i = 0; i < c->n; i++) {
         const struct hly_meeting_member *m = &c->meeting->member[i];
@@ -221,7 +221,7 @@ static int slabs_open(struct hly_ours_circle *c)
     return HALAY_OK;
 }
 
-static void slabs_close(struct hly_ours_circle *c)
+static void slabs_close(struct hly_ours_dcomm *c)
 {
     for (uint32_t i = 0; i < c->n; i++)
         if (i != c->me && c->slab[i] && c->meeting->member[i].process != c->own->process)
@@ -229,8 +229,8 @@ static void slabs_close(struct hly_ours_circle *c)
     __atomic_store_n(&c->own->left, 1, __ATOMIC_SEQ_CST);
 }
 
-static bool all_are(const struct hly_ours_circle *c,
-                    bool (*are)(const struct hly_ours_circle *c, struct hly_meeting_member *m))
+static bool all_are(const struct hly_ours_dcomm *c,
+                    bool (*are)(const struct hly_ours_dcomm *c, struct hly_meeting_member *m))
 {
     for (uint32_t i = 0; i < c->n; i++)
         if (i != c->me && !are(c, &c->meeting->member[i]))
@@ -238,32 +238,32 @@ static bool all_are(const struct hly_ours_circle *c,
     return true;
 }
 
-static bool has_caught_up(const struct hly_ours_circle *c, struct hly_meeting_member *m)
+static bool has_caught_up(const struct hly_ours_dcomm *c, struct hly_meeting_member *m)
 {
     return hly_meeting_read(c->meeting, &m->ended) >= c->steps;
 }
 
-static bool has_left(const struct hly_ours_circle *c, struct hly_meeting_member *m)
+static bool has_left(const struct hly_ours_dcomm *c, struct hly_meeting_member *m)
 {
     (void)c;
     return __atomic_load_n(&m->left, __ATOMIC_SEQ_CST);
 }
 
 /* Needs this rank's slab no more for what this rank has ended. */
-static bool has_taken(const struct hly_ours_circle *c, struct hly_meeting_member *m)
+static bool has_taken(const struct hly_ours_dcomm *c, struct hly_meeting_member *m)
 {
     return has_caught_up(c, m) || has_left(c, m);
 }
 
-static bool reads_not(const struct hly_ours_circle *c, struct hly_meeting_member *m)
+static bool reads_not(const struct hly_ours_dcomm *c, struct hly_meeting_member *m)
 {
     (void)c;
     return !__atomic_load_n(&m->reading, __ATOMIC_SEQ_CST);
 }
 
 /* Waits until all are, or the patience ends. */
-static bool await(const struct hly_ours_circle *c, uint64_t patience_ns,
-                  bool (*are)(const struct hly_ours_circle *c, struct hly_meeting_member *m))
+static bool await(const struct hly_ours_dcomm *c, uint64_t patience_ns,
+                  bool (*are)(const struct hly_ours_dcomm *c, struct hly_meeting_member *m))
 {
     const struct timespec pause = {.tv_nsec = 20000};
     const uint64_t until_ns = now_ns() + patience_ns;
@@ -273,7 +273,7 @@ static bool await(const struct hly_ours_circle *c, uint64_t patience_ns,
     return all;
 }
 
-static void circle_free(struct hly_ours_circle *c)
+static void dcomm_free(struct hly_ours_dcomm *c)
 {
     if (c->slab[c->me])
         hly_device_cuda.free(c->ours->device, HALAY_PLACE_OWN, c->slab[c->me]);
@@ -283,12 +283,12 @@ static void circle_free(struct hly_ours_circle *c)
     free(c);
 }
 
-/* Frees closed circles that all have left; with patience, all. */
+/* Frees closed device communicators that all have left; with patience, all. */
 static void sweep(struct hly_ours *o, uint64_t patience_ns)
 {
-    struct hly_ours_circle **at = &o->closed;
+    struct hly_ours_dcomm **at = &o->closed;
     while (*at) {
-        struct hly_ours_circle *c = *at;
+        struct hly_ours_dcomm *c = *at;
         if (patience_ns && !all_are(c, has_left)) {
             __atomic_store_n(&c->own->shut, 1, __ATOMIC_SEQ_CST);
             await(c, patience_ns, reads_not);
@@ -297,7 +297,7 @@ static void sweep(struct hly_ours *o, uint64_t patience_ns)
             continue;
         }
         *at = c->next;
-        circle_free(c);
+        dcomm_free(c);
     }
 }
 
@@ -312,10 +312,10 @@ void hly_ours_close(struct hly_ours *o)
 }
 
 static int ours_open(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES], uint32_t me,
-                     uint32_t n, halay_circle_t **circle)
+                     uint32_t n, halay_circle_t **dcomm)
 {
     struct hly_ours *o = arg;
-    struct hly_ours_circle *c = calloc(1, sizeof(*c));
+    struct hly_ours_dcomm *c = calloc(1, sizeof(*c));
     size_t *counts = calloc((size_t)HLY_OURS_FLIGHTS * n, sizeof(*counts));
     char **slab = calloc(n, sizeof(*slab));
     const bool fits = n <= o->half_bytes / ELEMENT_MAX; /* a part of each member, in a slab */
@@ -341,7 +341,7 @@ static int ours_open(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES], u
     rc = slab_make(c);
     if (rc)
         goto leave;
-    *circle = (halay_circle_t *)c;
+    *dcomm = (halay_circle_t *)c;
     return HALAY_OK;
 
 leave:
@@ -362,7 +362,7 @@ struct run {
     size_t from, count;
 };
 
-static struct run run_of(const struct hly_ours_circle *c, const struct flight *f, uint32_t j)
+static struct run run_of(const struct hly_ours_dcomm *c, const struct flight *f, uint32_t j)
 {
     const size_t *count = c->counts + (size_t)(f - c->flights) * c->n;
     struct run run = {0, count[j]};
@@ -385,7 +385,7 @@ static bool gives_parts(const struct flight *f)
 }
 
 /* Elements of a run that one slice has, at most. */
-static size_t room_of(const struct hly_ours_circle *c, const struct flight *f)
+static size_t room_of(const struct hly_ours_dcomm *c, const struct flight *f)
 {
     assert(c->n > 0);
     const size_t all = c->ours->half_bytes / halay_type_bytes(f->type);
@@ -394,7 +394,7 @@ static size_t room_of(const struct hly_ours_circle *c, const struct flight *f)
     return room > EVEN ? room - room % EVEN : room;
 }
 
-static size_t slices_of(const struct hly_ours_circle *c, const struct flight *f)
+static size_t slices_of(const struct hly_ours_dcomm *c, const struct flight *f)
 {
     const size_t room = room_of(c, f);
     size_t longest = 0;
@@ -406,7 +406,7 @@ static size_t slices_of(const struct hly_ours_circle *c, const struct flight *f)
 }
 
 /* What this slice has of the run, in the whole. */
-static struct run slice_of(const struct hly_ours_circle *c, const struct flight *f, uint32_t j)
+static struct run slice_of(const struct hly_ours_dcomm *c, const struct flight *f, uint32_t j)
 {
     const size_t room = room_of(c, f), from = c->slice * room;
     struct run run = run_of(c, f, j);
@@ -415,7 +415,7 @@ static struct run slice_of(const struct hly_ours_circle *c, const struct flight 
 }
 
 /* Where part j of what this member gives lies in its slab. */
-static char *place(const struct hly_ours_circle *c, const struct flight *f, uint32_t member,
+static char *place(const struct hly_ours_dcomm *c, const struct flight *f, uint32_t member,
                    uint32_t j)
 {
     const size_t part = gives_parts(f) ? j * room_of(c, f) : 0;
@@ -427,14 +427,14 @@ static uint32_t steps_of(const struct flight *f)
     return f->kind == HALAY_GROUP_ALLREDUCE ? SPREAD + 1 : TAKE + 1;
 }
 
-static bool reduces(const struct hly_ours_circle *c, const struct flight *f)
+static bool reduces(const struct hly_ours_dcomm *c, const struct flight *f)
 {
     return !halay_group_moves(f->kind) && c->step == TAKE;
 }
 
 /* A reduction of n has one kernel for the first four and one for each three after them. Copies are
  * lists. */
-static uint32_t pieces_of(const struct hly_ours_circle *c, const struct flight *f)
+static uint32_t pieces_of(const struct hly_ours_dcomm *c, const struct flight *f)
 {
     if (reduces(c, f))
         return c->n == 1 ? 1 : (c->n + 1) / 3;
@@ -443,7 +443,7 @@ static uint32_t pieces_of(const struct hly_ours_circle *c, const struct flight *
     return (c->n + HALAY_LIST_PARTS - 1) / HALAY_LIST_PARTS;
 }
 
-static int launch_reduce(const struct hly_ours_circle *c, const struct flight *f)
+static int launch_reduce(const struct hly_ours_dcomm *c, const struct flight *f)
 {
     const struct run run = slice_of(c, f, c->me);
     const bool spreads = f->kind == HALAY_GROUP_ALLREDUCE;
@@ -463,7 +463,7 @@ static int launch_reduce(const struct hly_ours_circle *c, const struct flight *f
 }
 
 /* Part j of a copying step. */
-static halay_part_t part_of(const struct hly_ours_circle *c, const struct flight *f, uint32_t j)
+static halay_part_t part_of(const struct hly_ours_dcomm *c, const struct flight *f, uint32_t j)
 {
     const size_t e = halay_type_bytes(f->type);
     const struct run run = slice_of(c, f, j);
@@ -478,7 +478,7 @@ static halay_part_t part_of(const struct hly_ours_circle *c, const struct flight
     return part;
 }
 
-static int launch_copies(const struct hly_ours_circle *c, const struct flight *f)
+static int launch_copies(const struct hly_ours_dcomm *c, const struct flight *f)
 {
     const bool own = c->step == GIVE && !gives_parts(f); /* its run alone */
     const uint32_t first = own ? c->me : c->piece * HALAY_LIST_PARTS;
@@ -494,7 +494,7 @@ static int launch_copies(const struct hly_ours_circle *c, const struct flight *f
 }
 
 /* Launches what is left of the step. HALAY_EAGAIN: the device is full. */
-static int step_launch(struct hly_ours_circle *c, const struct flight *f)
+static int step_launch(struct hly_ours_dcomm *c, const struct flight *f)
 {
     for (; c->piece < pieces_of(c, f); c->piece++) {
         const int rc = reduces(c, f) ? launch_reduce(c, f) : launch_copies(c, f);
@@ -505,7 +505,7 @@ static int step_launch(struct hly_ours_circle *c, const struct flight *f)
     return HALAY_OK;
 }
 
-static bool is_shut(const struct hly_ours_circle *c)
+static bool is_shut(const struct hly_ours_dcomm *c)
 {
     for (uint32_t i = 0; i < c->n; i++)
         if (__atomic_load_n(&c->meeting->member[i].shut, __ATOMIC_SEQ_CST))
@@ -514,7 +514,7 @@ static bool is_shut(const struct hly_ours_circle *c)
 }
 
 /* The partner of sweep: one of both sees the other. */
-static int step_begin(struct hly_ours_circle *c)
+static int step_begin(struct hly_ours_dcomm *c)
 {
     c->begun = true;
     c->piece = 0;
@@ -527,7 +527,7 @@ static int step_begin(struct hly_ours_circle *c)
     return rc;
 }
 
-static void step_end(struct hly_ours_circle *c, const struct flight *f)
+static void step_end(struct hly_ours_dcomm *c, const struct flight *f)
 {
     c->begun = false;
     hly_meeting_write(c->meeting, &c->own->ended, ++c->steps);
@@ -541,9 +541,9 @@ static void step_end(struct hly_ours_circle *c, const struct flight *f)
 
 /* ------------------------------------------------------------------ launches */
 
-static int ours_launch(halay_circle_t *circle, const halay_group_launch_t *l)
+static int ours_launch(halay_circle_t *dcomm, const halay_group_launch_t *l)
 {
-    struct hly_ours_circle *c = (struct hly_ours_circle *)circle;
+    struct hly_ours_dcomm *c = (struct hly_ours_dcomm *)dcomm;
     const uint64_t at = c->launched % HLY_OURS_FLIGHTS;
     if (l->stream)
         return HALAY_EUNSUPPORTED;
@@ -559,8 +559,8 @@ static int ours_launch(halay_circle_t *circle, const halay_group_launch_t *l)
 }
 
 /* The oldest launch. 1: it has ended; 0: not yet. A member that need not wait ends it, even if the
- * circle is lost: other members may have told so already. */
-static int advance(struct hly_ours_circle *c)
+ * device communicator is lost: other members may have told so already. */
+static int advance(struct hly_ours_dcomm *c)
 {
     const struct flight *f = &c->flights[c->ended % HLY_OURS_FLIGHTS];
     for (;;) {
@@ -583,13 +583,13 @@ static int advance(struct hly_ours_circle *c)
     }
 }
 
-/* What the device has done, for any circle of the context. */
+/* What the device has done, for any device communicator of the context. */
 static int drain(struct hly_ours *o)
 {
     halay_done_t done[16];
     const int n = hly_device_cuda.poll(o->device, done, 16);
     for (int i = 0; i < n; i++) {
-        struct hly_ours_circle *c = (struct hly_ours_circle *)(uintptr_t)done[i].cookie;
+        struct hly_ours_dcomm *c = (struct hly_ours_dcomm *)(uintptr_t)done[i].cookie;
         c->flying--;
         if (done[i].status)
             c->failed = fails(o, true, "work on the GPU has failed");
@@ -597,9 +597,9 @@ static int drain(struct hly_ours *o)
     return n;
 }
 
-static int ours_poll(halay_circle_t *circle, halay_group_done_t done[], int max)
+static int ours_poll(halay_circle_t *dcomm, halay_group_done_t done[], int max)
 {
-    struct hly_ours_circle *c = (struct hly_ours_circle *)circle;
+    struct hly_ours_dcomm *c = (struct hly_ours_dcomm *)dcomm;
     const int drained = drain(c->ours);
     if (c->ours->closed)
         sweep(c->ours, 0);
@@ -623,14 +623,14 @@ static int ours_poll(halay_circle_t *circle, halay_group_done_t done[], int max)
 /* ------------------------------------------------------------------ the end */
 
 /* Kernels that cannot be stopped read slabs yet, and so `reading` stays. */
-static int ours_abort(halay_circle_t *circle, uint64_t patience_ns)
+static int ours_abort(halay_circle_t *dcomm, uint64_t patience_ns)
 {
-    struct hly_ours_circle *c = (struct hly_ours_circle *)circle;
+    struct hly_ours_dcomm *c = (struct hly_ours_dcomm *)dcomm;
     const uint64_t until_ns = now_ns() + patience_ns;
     bool off = true;
     c->failed = true;
     __atomic_store_n(&c->meeting->lost, 1, __ATOMIC_SEQ_CST);
-    for (; c->flying; c->flying--) { /* a circle's pieces have one cookie */
+    for (; c->flying; c->flying--) { /* a device communicator's pieces have one cookie */
         const uint64_t now = now_ns(), left = now < until_ns ? until_ns - now : 0;
         off = !hly_device_cuda.stop(c->ours->device, (uint64_t)(uintptr_t)c, left) && off;
     }
@@ -640,9 +640,9 @@ static int ours_abort(halay_circle_t *circle, uint64_t patience_ns)
 }
 
 /* The slab stays until the others have left. */
-static int ours_close(halay_circle_t *circle, uint64_t patience_ns)
+static int ours_close(halay_circle_t *dcomm, uint64_t patience_ns)
 {
-    struct hly_ours_circle *c = (struct hly_ours_circle *)circle;
+    struct hly_ours_dcomm *c = (struct hly_ours_dcomm *)dcomm;
     if (!c)
         return HALAY_OK;
     if (c->me == 0)

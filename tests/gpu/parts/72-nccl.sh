@@ -3,7 +3,7 @@
 # NCCL: one member, then two processes on one GPU, to NCCL each a host of its own.
 # limit 60
 member() { # RANK RANKS
-    env NCCL_HOSTID="r$1" NCCL_SOCKET_IFNAME=lo "$BUILD/bin/gpu_nccl" "$OUT/circle.$2" "$1" "$2"
+    env NCCL_HOSTID="r$1" NCCL_SOCKET_IFNAME=lo "$BUILD/bin/gpu_nccl" "$OUT/dcomm.$2" "$1" "$2"
 }
 if [ -z "${HALAY_NCCL_LIBRARY:-}" ] && ! { ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null | grep -q 'libnccl\.so\.2 '; then
     # torch's own, where that is
@@ -11,7 +11,7 @@ if [ -z "${HALAY_NCCL_LIBRARY:-}" ] && ! { ldconfig -p || /sbin/ldconfig -p; } 2
     [ -e "$HALAY_NCCL_LIBRARY" ] || { echo "there is no libnccl.so.2"; exit 77; }
     export HALAY_NCCL_LIBRARY
 fi
-rm -f "$OUT"/circle.*
+rm -f "$OUT"/dcomm.*
 member 0 1 || exit
 [ -z "${NCCL_DOUBLE_ONE:-}" ] || { echo "nccl: one member is right; the double is in one process"; exit 0; }
 member 1 2 &

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * circle.c - how a circle is made and ended. NCCL's calls that end a communicator may wait for its
- * kernels and threads, so a thread of their own makes them, and is left behind if it does not come
- * back in time: then the circle is lost, and what it has stays.
+ * device_comm.c - how a device communicator is made and ended. NCCL's calls that end one may wait
+ * for its kernels and threads, so a thread of their own makes them. If it does not come back in
+ * time it is left behind: then the device communicator is lost, and what it has stays.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static int find_device(struct hly_nccl *nccl, int *device)
     return rc ? hly_nccl_cuda_failed(nccl, "cuInit, cuCtxGetDevice or cuDeviceGet", rc) : HALAY_OK;
 }
 
-int hly_nccl_circle_make(struct hly_nccl *nccl, struct halay_circle **circle)
+int hly_nccl_dcomm_make(struct hly_nccl *nccl, struct halay_circle **dcomm)
 {
     const struct hly_cuda_driver *d = &nccl->driver;
     struct halay_circle *c = calloc(1, sizeof(*c));
@@ -55,16 +55,16 @@ int hly_nccl_circle_make(struct hly_nccl *nccl, struct halay_circle **circle)
     c->nccl = nccl;
     int rc = find_device(nccl, &c->device);
     if (rc)
-        goto free_circle;
+        goto free_dcomm;
     rc = d->cuDevicePrimaryCtxRetain(&c->context, c->device);
     if (rc) {
         rc = hly_nccl_cuda_failed(nccl, "cuDevicePrimaryCtxRetain", rc);
         c->context = NULL;
-        goto free_circle;
+        goto free_dcomm;
     }
     rc = hly_nccl_enter(c);
     if (rc)
-        goto free_circle;
+        goto free_dcomm;
     rc = d->cuStreamCreate(&c->stream, HLY_CU_NON_BLOCKING);
     for (int i = 0; !rc && i < HLY_NCCL_FLIGHTS; i++)
         rc = d->cuEventCreate(&c->events[i], HLY_CU_DISABLE_TIMING);
@@ -72,16 +72,16 @@ int hly_nccl_circle_make(struct hly_nccl *nccl, struct halay_circle **circle)
         rc = hly_nccl_cuda_failed(nccl, "cuStreamCreate or cuEventCreate", rc);
     hly_nccl_leave(c);
     if (rc)
-        goto free_circle;
-    *circle = c;
+        goto free_dcomm;
+    *dcomm = c;
     return HALAY_OK;
 
-free_circle:
-    hly_nccl_circle_free(c);
+free_dcomm:
+    hly_nccl_dcomm_free(c);
     return rc;
 }
 
-void hly_nccl_circle_free(struct halay_circle *c)
+void hly_nccl_dcomm_free(struct halay_circle *c)
 {
     if (!c || c->lost) /* what still runs may use it */
         return;
@@ -157,7 +157,7 @@ static void *end_run(void *arg)
     return NULL;
 }
 
-int hly_nccl_circle_end(struct halay_circle *c, bool abort, uint64_t patience_ns)
+int hly_nccl_dcomm_end(struct halay_circle *c, bool abort, uint64_t patience_ns)
 {
     const struct hly_nccl_library *l = &c->nccl->library;
     const struct hly_cuda_driver *d = &c->nccl->driver;
