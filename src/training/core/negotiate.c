@@ -427,29 +427,34 @@ void hlt_round_withdraw(struct hlt_core *core)
 }
 
 /*
- * The first tensor, from this one on, that this rank may withdraw. Tensors time out in the order of
- * their announcements. A group call of which one tensor is agreed on is never withdrawn, since all
- * ranks have submitted all of it.
+ * When this rank may withdraw the tensor. Where one tensor of a group call is agreed on, all ranks
+ * have submitted all of it: the others follow. They do not where ranks have timed out before, and
+ * are in different steps since then, so that one group call has met two.
  */
-static struct hlt_tensor *withdrawable(struct hlt_tensor *tensor)
+static uint64_t end_ns(const struct hlt_core *core, const struct hlt_tensor *tensor)
 {
-    while (tensor && tensor->grouped && tensor->grouped->agreed)
-        tensor = tensor->next;
-    return tensor;
+    const int agreed = tensor->grouped && tensor->grouped->agreed;
+    return tensor->submit_ns + (agreed ? 2 : 1) * core->deadline_ns;
+}
+
+/* Tensors time out in the order of their announcements, apart from those of such group calls. */
+static struct hlt_tensor *expired(const struct hlt_core *core, struct hlt_tensor *from)
+{
+    while (from && core->now_ns < end_ns(core, from))
+        from = from->grouped && from->grouped->agreed ? from->next : NULL;
+    return from;
 }
 
 uint64_t hlt_round_end_ns(const struct hlt_core *core)
 {
-    const struct hlt_tensor *oldest = withdrawable(core->waiting.head);
-    uint64_t join_ns = hlt_join_end_ns(core);
-    uint64_t oldest_ns = oldest ? oldest->submit_ns + core->deadline_ns : 0;
-    return oldest_ns && (!join_ns || oldest_ns < join_ns) ? oldest_ns : join_ns;
-}
-
-static struct hlt_tensor *expired(const struct hlt_core *core, struct hlt_tensor *from)
-{
-    struct hlt_tensor *tensor = withdrawable(from);
-    return tensor && core->now_ns - tensor->submit_ns >= core->deadline_ns ? tensor : NULL;
+    uint64_t first_ns = hlt_join_end_ns(core);
+    for (const struct hlt_tensor *t = core->waiting.head; t; t = t->next) {
+        if (!first_ns || end_ns(core, t) < first_ns)
+            first_ns = end_ns(core, t);
+        if (!t->grouped || !t->grouped->agreed)
+            break;
+    }
+    return first_ns;
 }
 
 static int join_expired(const struct hlt_core *core)

@@ -154,7 +154,7 @@ static void replay_end(struct hlt_core *core)
     hlt_programme_void(core);
     while ((tensor = hlt_tensor_list_pop(&core->pool)) != NULL) {
         tensor->item = NULL;
-        hlt_tensor_list_push(&core->pending, tensor);
+        hlt_tensor_list_insert(&core->pending, tensor); /* others may have come later */
     }
     memset(&core->replay, 0, sizeof(core->replay));
 }
