@@ -48,7 +48,8 @@ def main() -> None:
     (stage / "index.md").write_text((ROOT / "README.md").read_text() + "\n" + navigation)
     pages = manual_pages()
     headers = sorted((ROOT / "include/halay").glob("*.h"))
-    headers.sort(key=lambda path: path.name not in ("halay.h", "training.h"))
+    first = ("halay", "types", "collectives", "request", "training")
+    headers.sort(key=lambda path: first.index(path.stem) if path.stem in first else len(first))
     for name in ("c", "python", "man"):
         (stage / "reference" / name).mkdir(parents=True)
     for header in headers:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <halay/boot.h>
+#include <halay/collectives.h>
 #include <halay/device.h>
 #include <halay/group.h>
 #include <halay/halay.h>
@@ -8,10 +9,12 @@
 #include <halay/memory.h>
 #include <halay/plan.h>
 #include <halay/record.h>
+#include <halay/request.h>
 #include <halay/stats.h>
 #include <halay/stream.h>
 #include <halay/training.h>
 #include <halay/transport.h>
+#include <halay/types.h>
 
 int main()
 {
