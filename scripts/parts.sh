@@ -4,7 +4,7 @@
 # shellcheck source-path=SCRIPTDIR source=suites.sh
 . "$(dirname "${BASH_SOURCE[0]}")/suites.sh"
 
-declare -A budget=([unit]=270 [tidy]=220 [proofs]=130 [ranks]=440 [gpu]=240 [jobs]=215 [cluster]=300 [rdma]=110 [python]=255 [engines]=185 [frameworks]=190 [packages]=140) # 2695 together
+declare -A budget=([unit]=290 [tidy]=220 [proofs]=150 [ranks]=390 [gpu]=240 [jobs]=225 [cluster]=290 [rdma]=110 [python]=255 [engines]=185 [frameworks]=190 [packages]=140) # 2685 together
 
 need_build() { step build build ci build; }
 part_unit() {
