@@ -52,12 +52,12 @@ struct hly_settings {
     char rows[256];               /* HALAY_SELECTION */
     halay_selection_t *selection; /* of algorithm and rows; or what was kept */
     struct hly_kept kept;
-    bool explain;              /* HALAY_EXPLAIN */
-    bool gpudirect;            /* HALAY_GPUDIRECT */
-    char nccl[256];            /* HALAY_NCCL_LIBRARY: a file */
-    char record[256];          /* HALAY_RECORD: a folder */
-    bool no_nccl, no_ours;     /* =own, =off; and =off */
-    uint64_t ours_least_bytes; /* =own:BYTES; 0: the GPU says it */
+    bool explain;                    /* HALAY_EXPLAIN */
+    bool gpudirect;                  /* HALAY_GPUDIRECT */
+    char nccl[256];                  /* HALAY_NCCL_LIBRARY: a file */
+    char record[256];                /* HALAY_RECORD: a folder */
+    bool no_nccl, no_shared_gpu;     /* =own, =off; and =off */
+    uint64_t shared_gpu_least_bytes; /* =own:BYTES; 0: the GPU says it */
 };
 
 struct hly_group_library {        /* of group steps: a library of device collectives */
@@ -100,13 +100,14 @@ struct hly_waiters {
     bool told;               /* this rank has said so */
 };
 
-struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: run/group_library.c */
+struct hly_nccl_here { /* NCCL and shared_gpu, which the context opens by itself:
+                          run/group_library.c */
     bool looked, told;
     int version;    /* of NCCL; 0: there is none */
     uint64_t place; /* of the GPU */
-    uint64_t reach; /* whom ours can reach; 0: nobody */
-    uint64_t least; /* bytes of a call from which on ours is used */
-    struct hly_group_library nccl, ours;
+    uint64_t reach; /* whom shared_gpu can reach; 0: nobody */
+    uint64_t least; /* bytes of a call from which on shared_gpu is used */
+    struct hly_group_library nccl, shared_gpu;
     struct hly_nccl_ask *left; /* with memory that a transport may write */
     char why[288];
 };

@@ -84,9 +84,9 @@ void hly_comm_remove(halay_comm_t *comm)
     hly_link_remove(&comm->link);
     hly_link_remove(&comm->pair_link);
     ctx->gone_ids[ctx->ngone++ % HLY_GONE_IDS] = comm->id;
-    for (int i = 0; i < HLY_PATIENCES; i++) {
-        free(comm->patience[i]);
-        comm->patience[i] = NULL;
+    for (int i = 0; i < HLY_STALLS; i++) {
+        free(comm->stalls[i]);
+        comm->stalls[i] = NULL;
     }
     free(comm->ranks);
     free(comm->survivors);

@@ -67,13 +67,13 @@ struct hly_relaxed_state { /* exec/relaxed.h */
     bool late;             /* a call that ended well here has failed elsewhere */
 };
 
-/* What a rank says about NCCL and ours, and what all agree on: run/group_library.c. */
+/* What a rank says about NCCL and shared_gpu, and what all agree on: run/group_library.c. */
 struct hly_nccl_says {
     uint32_t version;  /* 22105: 2.21.5; 0: it has none */
     uint32_t sequence; /* of its first call in a GPU's memory */
     uint64_t place;    /* of its GPU on the node */
-    uint64_t reach;    /* groups/ours/ours.h; 0: it has none */
-    uint64_t least;    /* bytes of a call from which on ours is used */
+    uint64_t reach;    /* groups/shared_gpu/shared_gpu.h; 0: it has none */
+    uint64_t least;    /* bytes of a call from which on shared_gpu is used */
 };
 enum { HLY_NCCL_ASKING, HLY_NCCL_NONE, HLY_NCCL_AGREED };
 struct hly_nccl_ask {
@@ -91,7 +91,7 @@ struct hly_nccl_ask {
     char why[224];                           /* NCCL is not used; or nothing is */
 };
 
-enum { HLY_OF_CALLS, HLY_OF_SURVIVORS, HLY_PATIENCES }; /* what waits */
+enum { HLY_OF_CALLS, HLY_OF_SURVIVORS, HLY_STALLS }; /* what waits */
 
 struct halay_comm {
     uint64_t mark;        /* hly_comm_mark() of the first handle, as long as that is valid */
@@ -140,12 +140,12 @@ struct halay_comm {
     struct hly_broken broken;
     bool said;     /* the user has been told why */
     uint64_t told; /* 1 + the last call that has failed here; 0: none has. Its failure is no news */
-    struct hly_patience *patience[HLY_PATIENCES]; /* fault/patience.c; NULL: none has waited long */
-    struct hly_failure last;                      /* the error that the program read last */
-    bool failed;                                  /* `last` is valid */
-    struct hly_failure last_call;                 /* the last one that was a call's */
-    bool call_failed;                             /* `last_call` is valid */
-    bool mended;                                  /* and the program has shrunk since then */
+    struct hly_stall *stalls[HLY_STALLS]; /* fault/stall.c; NULL: none has waited long */
+    struct hly_failure last;              /* the error that the program read last */
+    bool failed;                          /* `last` is valid */
+    struct hly_failure last_call;         /* the last one that was a call's */
+    bool call_failed;                     /* `last_call` is valid */
+    bool mended;                          /* and the program has shrunk since then */
 
     struct hly_survivors *survivors; /* of its survivors: fault/survivors.h; or NULL */
     halay_comm_t *parent;      /* of a hidden communicator of two ranks (api/pair.c), or NULL */

@@ -415,7 +415,7 @@ int hly_group_steps_poll(halay_context_t *ctx)
 
 static bool is_offered(const halay_context_t *ctx)
 {
-    bool any = ctx->nccl.nccl.ops || ctx->nccl.ours.ops;
+    bool any = ctx->nccl.nccl.ops || ctx->nccl.shared_gpu.ops;
     for (int i = 0; i < ctx->ndevices; i++)
         any |= ctx->devices[i].library.ops != NULL;
     return any;

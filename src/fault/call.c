@@ -20,7 +20,7 @@
 #include "exec/work.h"
 #include "fault/call.h"
 #include "fault/deadlock.h"
-#include "fault/patience.h"
+#include "fault/stall.h"
 #include "wire/match.h"
 #include "wire/rendezvous.h"
 
@@ -73,7 +73,7 @@ hly_view_t *hly_fault_view(struct hly_fault_view *at, halay_comm_t *comm, uint32
 static void after(halay_comm_t *comm, struct hly_fault *f)
 {
     if (f->hurry)
-        hly_patience_hurry(comm);
+        hly_stall_hurry(comm);
     f->hurry = false;
 }
 
@@ -642,7 +642,7 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
     for (uint32_t k = 0; k < hly_failing_neighbours(comm->nranks) && v.cause != HLY_CAUSE_ABSENT;
          k++) {
         const int from = hly_failing_from(view, k);
-        const bool answers = hly_patience_is_behind(comm, slot->sequence, from);
+        const bool answers = hly_stall_is_behind(comm, slot->sequence, from);
         if (!hly_failing_is_silent(view, f, k) || (v.cause && answers))
             continue;
         hly_verdict_init(&v, comm, answers ? HLY_CAUSE_UNCALLED : HLY_CAUSE_ABSENT, HALAY_ETIMEOUT,
@@ -712,7 +712,7 @@ void hly_fault_timers(halay_context_t *context)
         next = l->next;
         look_at(r, context->now_ns);
         if (r->state == HLY_RUNNING || r->state == HLY_FAILING)
-            hly_patience_look(r, context->now_ns);
+            hly_stall_look(r, context->now_ns);
     }
     if (context->outlived)
         help_all(context, true);

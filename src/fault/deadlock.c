@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fault/patience.h"
+#include "fault/stall.h"
 #include "plan/text.h"
 #include "wire/match.h"
 
@@ -37,7 +37,7 @@ static const halay_request_t *waiting(const halay_context_t *ctx, const halay_co
  * nobody has. */
 static const struct hly_chain *told(const halay_comm_t *comm, uint32_t sequence)
 {
-    const struct hly_patience *p = comm->patience[HLY_OF_CALLS];
+    const struct hly_stall *p = comm->stalls[HLY_OF_CALLS];
     for (int i = 0; p && p->sequence == sequence && i < HLY_AWAITED_MOST; i++)
         if (p->chains[i].n && hly_awaited_is_fresh(&p->waits.awaited[i], hly_now_ns()))
             return &p->chains[i];
@@ -145,7 +145,7 @@ static void cycle_text(const struct cycle *c, char *text, size_t bytes)
 void hly_deadlock_explain(halay_comm_t *comm, const struct hly_slot *slot,
                           struct hly_verdict_wire *v)
 {
-    const struct hly_patience *p = comm->patience[HLY_OF_CALLS];
+    const struct hly_stall *p = comm->stalls[HLY_OF_CALLS];
     const uint64_t now = hly_now_ns();
     for (int i = 0; p && p->sequence == slot->sequence && i < HLY_AWAITED_MOST; i++) {
         const struct hly_awaited *a = &p->waits.awaited[i];

@@ -17,7 +17,7 @@
 #include "agree/runs.h"
 #include "base/record.h"
 #include "fault/call.h"
-#include "fault/patience.h"
+#include "fault/stall.h"
 
 #define LATE_LOOKS 8 /* as in fault/call.c */
 #define ASK_SHARE  8 /* of the deadline: so often a coordinator says that it waits, */
@@ -410,9 +410,9 @@ void hly_consensus_absent(halay_comm_t *comm, struct hly_consensus *a, int rank)
 static void look_at(halay_comm_t *comm, struct hly_consensus *a, uint64_t now)
 {
     if (now >= a->look_ns) {
-        a->look_ns = now + HLY_PATIENCE_LOOK_NS;
+        a->look_ns = now + HLY_STALL_LOOK_NS;
         record(comm, a);
-        hly_patience_look_consensus(comm, a, now);
+        hly_stall_look_consensus(comm, a, now);
         if (a->ended)
             return;
     }

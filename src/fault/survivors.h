@@ -48,7 +48,7 @@ void hly_consensus_heard(halay_comm_t *comm, const struct hly_header *header,
 void hly_consensus_lost(halay_comm_t *comm, int rank);
 void hly_consensus_timers(halay_context_t *context);
 
-/* ---------------------------------------------------------------- for patience.c */
+/* ---------------------------------------------------------------- for stall.c */
 
 /* Whom this rank waits for in it, the first ones; returns how many. */
 int hly_consensus_awaited(const halay_comm_t *comm, const struct hly_consensus *consensus,

@@ -55,9 +55,9 @@ static void library_text(const halay_comm_t *comm, const struct hly_device *devi
                          size_t bytes)
 {
     const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
-    const bool ours = ask && ask->library == &comm->context->nccl.ours;
+    const bool shared = ask && ask->library == &comm->context->nccl.shared_gpu;
     snprintf(text, bytes, ", by %.31s%s%s", hly_comm_group_library(comm, device)->name,
-             ours ? ", since " : "", ours ? ask->why : "");
+             shared ? ", since " : "", shared ? ask->why : "");
 }
 
 /* Why a communicator's calls have no group steps. */

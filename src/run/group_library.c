@@ -21,7 +21,7 @@
 #include "device/device_builtin.h"
 #include "exec/exec.h"
 #include "groups/nccl/nccl.h"
-#include "groups/ours/ours.h"
+#include "groups/shared_gpu/shared_gpu.h"
 #include "wire/match.h"
 #include "wire/news.h"
 
@@ -44,7 +44,7 @@ static void look(halay_context_t *ctx, const struct hly_device *device)
     struct hly_nccl_here *here = &ctx->nccl;
     const char *name = ctx->settings.nccl;
     struct hly_nccl *nccl;
-    struct hly_ours *ours;
+    struct hly_shared_gpu *own;
     int ordinal = -1;
     if (here->looked)
         return;
@@ -52,17 +52,17 @@ static void look(halay_context_t *ctx, const struct hly_device *device)
     const bool has_gpu = !hly_device_cuda_gpu(device->handle, &ordinal, &here->place);
     if (ctx->settings.no_nccl)
         snprintf(here->why, sizeof(here->why), "HALAY_NCCL_LIBRARY is %s",
-                 ctx->settings.no_ours ? "off" : "own");
+                 ctx->settings.no_shared_gpu ? "off" : "own");
     else if (!has_gpu)
         snprintf(here->why, sizeof(here->why), "the device has no GPU");
     else if (!hly_nccl_open(name, ordinal, &nccl, &here->version, here->why, sizeof(here->why)))
         library_make(&here->nccl, &hly_group_nccl, nccl);
-    if (has_gpu && !ctx->settings.no_ours && !hly_ours_open(ordinal, 0, &ours)) {
-        library_make(&here->ours, &hly_group_ours, ours);
-        here->reach = hly_ours_reach(device->handle);
-        here->least = ctx->settings.ours_least_bytes;
+    if (has_gpu && !ctx->settings.no_shared_gpu && !hly_shared_gpu_open(ordinal, 0, &own)) {
+        library_make(&here->shared_gpu, &hly_group_shared_gpu, own);
+        here->reach = hly_shared_gpu_reach(device->handle);
+        here->least = ctx->settings.shared_gpu_least_bytes;
         if (!here->least)
-            here->least = hly_ours_least(device->handle);
+            here->least = hly_shared_gpu_least(device->handle);
     }
     if (has_gpu && *name && !here->nccl.ops)
         hly_log(ctx, HLY_WARN,
@@ -78,7 +78,7 @@ static void look(halay_context_t *ctx, const struct hly_device *device)
 void hly_nccl_drop(halay_context_t *ctx)
 {
     hly_nccl_close(ctx->nccl.nccl.arg);
-    hly_ours_close(ctx->nccl.ours.arg);
+    hly_shared_gpu_close(ctx->nccl.shared_gpu.arg);
     while (ctx->nccl.left) {
         struct hly_nccl_ask *next = ctx->nccl.left->next;
         free(ctx->nccl.left->all);
@@ -160,7 +160,7 @@ static void choose(halay_comm_t *comm, const halay_shape_t *shape)
         !share(ask, shape, ask->why, sizeof(ask->why)))
         ask->library = &here->nccl;
     else if (reach(ask, shape, ask->why, sizeof(ask->why)))
-        ask->library = &here->ours;
+        ask->library = &here->shared_gpu;
     else
         return;
     ask->state = HLY_NCCL_AGREED;
@@ -168,7 +168,7 @@ static void choose(halay_comm_t *comm, const halay_shape_t *shape)
     for (int r = 0; r < comm->nranks; r++) {
         if ((int32_t)(ask->all[r].sequence - ask->from) > 0)
             ask->from = ask->all[r].sequence;
-        if (ask->library == &here->ours && ask->all[r].least > ask->least)
+        if (ask->library == &here->shared_gpu && ask->all[r].least > ask->least)
             ask->least = ask->all[r].least;
     }
     ask->from += HLY_NCCL_AFTER;

@@ -10,7 +10,7 @@
 #include "exec/relaxed.h"
 #include "exec/work.h"
 #include "fault/fault.h"
-#include "fault/patience.h"
+#include "fault/stall.h"
 #include "fault/survivors.h"
 #include "run/group.h"
 #include "run/run.h"
@@ -92,7 +92,7 @@ static void hand(halay_context_t *context, const struct hly_news *n)
         hly_fault_hello(context, (int)n->header.from, &n->hello, n->value);
         return;
     case HLY_NEWS_ASKED:
-        hly_patience_asked(n->comm, &n->header, n->blocked, (uint32_t)n->value);
+        hly_stall_asked(n->comm, &n->header, n->blocked, (uint32_t)n->value);
         return;
     case HLY_NEWS_LOST:
         hly_fault_lost(context, n->peer);

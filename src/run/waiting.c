@@ -16,7 +16,7 @@
 #include "exec/exec.h"
 #include "exec/record.h"
 #include "fault/fault.h"
-#include "fault/patience.h"
+#include "fault/stall.h"
 #include "halay/local.h"
 #include "run/run.h"
 #include "run/take.h"
@@ -124,7 +124,7 @@ static uint64_t longest_sleep(const halay_context_t *context)
         const halay_request_t *r = HLY_OF(l, halay_request_t, link);
         if (r->state == HLY_FAILING)
             return SLEEP_CONNECTING_NS;
-        most = most < HLY_PATIENCE_LOOK_NS ? most : HLY_PATIENCE_LOOK_NS;
+        most = most < HLY_STALL_LOOK_NS ? most : HLY_STALL_LOOK_NS;
         uint64_t now = context->now_ns, left = r->deadline_ns > now ? r->deadline_ns - now : 1;
         if (left < most)
             most = left;

@@ -194,8 +194,8 @@ static int read_nccl(struct hly_settings *s, char *error, size_t error_bytes)
         return HALAY_EINVAL;
     }
     s->no_nccl = !choice.nccl;
-    s->no_ours = !choice.own;
-    s->ours_least_bytes = choice.least;
+    s->no_shared_gpu = !choice.own;
+    s->shared_gpu_least_bytes = choice.least;
     return copy_text(s->nccl, sizeof(s->nccl), choice.file, "HALAY_NCCL_LIBRARY", error,
                      error_bytes);
 }

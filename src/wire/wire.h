@@ -38,7 +38,7 @@ enum hly_kind {
     HLY_CONSENSUS, /* of agreement `sequence` of the survivors: struct hly_consensus_wire;
                     * fault/survivors.c
                     */
-    /* From a call that waits (fault/patience.c); cookie: hly_cookie_about(). Where is that rank? */
+    /* From a call that waits (fault/stall.c); cookie: hly_cookie_about(). Where is that rank? */
     HLY_ASK,
     HLY_TELL,    /* the answer; edge: enum hly_seen */
     HLY_MISSING, /* to who speaks for all: that rank is awaited; edge as in TELL */

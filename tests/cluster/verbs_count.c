@@ -38,7 +38,7 @@ enum {
     ELEMENT = 8                 /* all is HALAY_INT64 */
 };
 
-#define ASKS 0.4 /* seconds; src/fault/patience.c asks after 0.5 */
+#define ASKS 0.4 /* seconds; src/fault/stall.c asks after 0.5 */
 
 enum call {
     ALLREDUCE,

@@ -6,8 +6,8 @@
  * nodes drawn by seed, against a serial reference; faults in each call of NCCL and of the driver,
  * and collectives that hang: all ranks have a verdict by the deadline, and no communicator is left.
  *
- *   test_nccl [ours] agree | calls SEED N | direct SEED N | kept SEED N | faults SEED N (0: all) |
- *             hang | silence
+ *   test_nccl [shared_gpu] agree | calls SEED N | direct SEED N | kept SEED N | faults SEED N |
+ *             hang | silence; SEED 0: all
  *
  * direct: as calls, with GPUDirect between nodes; then one adapter lacks it.
  */
@@ -34,12 +34,12 @@ enum { NODES_MAX = 3, COUNT = 500, TURN = HLY_NCCL_AFTER };
 
 enum { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, ALLTOALL, KINDS };
 
-static bool ours; /* all ranks share a GPU, and no NCCL is used */
+static bool shares; /* all ranks share a GPU, and no NCCL is used */
 
 static struct trial {
     int nranks, nodes[RANKS_MAX];
     bool one_gpu;        /* ranks share it */
-    bool no_ours;        /* the last rank has none */
+    bool no_shared;      /* the last rank has none */
     const char *library; /* of `whose` ranks; NULL: all have NCCL */
     enum { OF_LAST, OF_FIRST, OF_ALL } whose;
     const char *why; /* no NCCL is used, and this is said; NULL: it is */
@@ -74,7 +74,7 @@ static int gpu_of(const struct trial *t, int rank)
     int n = 0;
     for (int r = 0; r < rank; r++)
         n += t->nodes[r] == t->nodes[rank];
-    return t->one_gpu || ours ? 0 : n;
+    return t->one_gpu || shares ? 0 : n;
 }
 
 static void take(struct data *d, int gpu)
@@ -190,11 +190,11 @@ static void check_agreed(const struct rank *r)
     else if (asked)
         CHECK(comm->nccl->state == HLY_NCCL_AGREED && comm->nccl->on, "%s", comm->nccl->why);
     if (asked && !trial.why)
-        CHECK(!strcmp(comm->nccl->library->name, ours ? "Halay's kernels" : "nccl 2.28.9"), "%s",
+        CHECK(!strcmp(comm->nccl->library->name, shares ? "Halay's kernels" : "nccl 2.28.9"), "%s",
               comm->nccl->why);
     const struct hly_link *first = comm->dcomms ? comm->dcomms->list.next : NULL;
-    if (ours && comm->nnodes == 1 && comm->nranks > 1 && !trial.why)
-        CHECK(first && HLY_OF(first, struct hly_device_comm, link)->order > 0, "ours do nothing");
+    if (shares && comm->nnodes == 1 && comm->nranks > 1 && !trial.why)
+        CHECK(first && HLY_OF(first, struct hly_device_comm, link)->order > 0, "they do nothing");
 }
 
 /* ---------------------------------------------------------------- persistent, and in groups */
@@ -284,7 +284,7 @@ static void kept_body(struct rank *r)
     CHECK(!halay_request_start(late) && !halay_request_wait(late), "made afterwards");
     group_round(r, &d, KEPT);
     pthread_barrier_wait(&trial.barrier);
-    CHECK(trial.why || ours || nccl_double_counts().collectives >= before + 4, "they use NCCL");
+    CHECK(trial.why || shares || nccl_double_counts().collectives >= before + 4, "they use NCCL");
     CHECK(!halay_request_free(late) && !halay_request_free(kept), "free");
     give(&d, gpu_of(&trial, r->rank));
 }
@@ -299,8 +299,8 @@ static void body(struct rank *r)
         r->context->settings.no_nccl = !strcmp(trial.library, "own");
         strcpy(r->context->settings.nccl, r->context->settings.no_nccl ? "" : trial.library);
     }
-    r->context->settings.no_ours = trial.no_ours && r->rank == r->nranks - 1;
-    r->context->settings.ours_least_bytes = 1; /* short calls, too */
+    r->context->settings.no_shared_gpu = trial.no_shared && r->rank == r->nranks - 1;
+    r->context->settings.shared_gpu_least_bytes = 1; /* short calls, too */
     take(&d, gpu);
     CHECK(!r->context->nccl.looked, "NCCL is opened before there is a call");
     come_to_turn(r, &d);
@@ -355,7 +355,7 @@ static void run(void)
                               .deadline_ns = 60000000000ull};
     ranks_run(&o, body, NULL);
     const uint64_t launched = nccl_double_counts().collectives - before;
-    const bool groups = shared(&trial) && !trial.why && !ours;
+    const bool groups = shared(&trial) && !trial.why && !shares;
     CHECK(!!launched == groups, "%llu collectives of NCCL", (unsigned long long)launched);
     if (shared(&trial) && trial.direct && several())
         CHECK(cuda_double_counts().exports > gpus.exports &&
@@ -579,13 +579,13 @@ static void kept(uint64_t seed, int n)
 
 static void agree_ours(void)
 {
-    ours = true;
+    shares = true;
     trial = (struct trial){.nranks = 2, .calls = 20, .seed = 3};
     explains("grouped, all of it on the device, by Halay's kernels, since ranks 0 and 1 share");
     trial = (struct trial){.nranks = 3, .nodes = {0, 0, 1}, .library = "own", .calls = 20};
     explains("grouped in the node and over the stage between nodes, by Halay's kernels, since rank "
              "2 has no NC");
-    trial.no_ours = true;
+    trial.no_shared = true;
     trial.why = "rank 2 has no NCCL; rank 2 has no group steps by Halay's kernels";
     run();
 }
@@ -605,7 +605,7 @@ static void ends(struct rank *r)
         nccl_double_fail(trial.name, trial.nth, HLY_NCCL_SYSTEM_ERROR);
     else if (r->rank == 0 && trial.nth)
         cuda_double_fail(trial.name, trial.nth, 999);
-    if (r->rank == 0 && trial.hangs && ours)
+    if (r->rank == 0 && trial.hangs && shares)
         cuda_double_halt(1);
     pthread_barrier_wait(&trial.barrier);
     const uint64_t start = ranks_now_ns();
@@ -623,7 +623,7 @@ static void ends(struct rank *r)
         nccl_double_fail(NULL, 0, 0);
         cuda_double_fail(NULL, 0, 0);
         cuda_double_halt(0);
-        if (trial.hangs && ours) /* calls that have failed may read what is freed now */
+        if (trial.hangs && shares) /* calls that have failed may read what is freed now */
             CHECK(!cuCtxSynchronize(), "the GPU comes to an end");
     }
     pthread_barrier_wait(&trial.barrier);
@@ -636,7 +636,7 @@ static void fault(void)
     struct ranks_options o = {
         .nranks = trial.nranks, .node_of_rank = trial.nodes, .deadline_ns = DEADLINE, .keep = true};
     CHECK(!pthread_barrier_init(&trial.barrier, NULL, (unsigned)trial.nranks), "barrier");
-    nccl_double_settings()->hangs = trial.hangs && !ours;
+    nccl_double_settings()->hangs = trial.hangs && !shares;
     ranks_run(&o, ends, NULL);
     nccl_double_settings()->hangs = 0;
     pthread_barrier_destroy(&trial.barrier);
@@ -671,7 +671,7 @@ static void fault_words(void)
 /* n 0: all. */
 static void faults(uint64_t seed, int n)
 {
-    if (!ours)
+    if (!shares)
         fault_words();
     for (size_t i = 0; i < (n ? (size_t)n : NAMES * NTH); i++) {
         const size_t at = n ? ranks_random(&seed) % (NAMES * NTH) : i;
@@ -770,17 +770,17 @@ static void hang(void)
 
 int main(int argc, char **argv)
 {
-    ours = argc > 1 && !strcmp(argv[1], "ours");
-    argc -= ours;
-    argv += ours;
+    shares = argc > 1 && !strcmp(argv[1], "shared_gpu");
+    argc -= shares;
+    argv += shares;
     const char *what = argc > 1 ? argv[1] : "agree";
     const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     const int n = argc > 3 ? atoi(argv[3]) : 0;
-    if (ours && strcmp(what, "agree") != 0) /* short calls, too */
+    if (shares && strcmp(what, "agree") != 0) /* short calls, too */
         setenv("HALAY_NCCL_LIBRARY", "own:1", 1);
     cuda_double_settings()->devices = 8;
     cuda_double_settings()->bytes = (size_t)2 << 30;
-    if (!strcmp(what, "agree") && ours)
+    if (!strcmp(what, "agree") && shares)
         agree_ours();
     else if (!strcmp(what, "agree"))
         agree_all();

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_ours.c - our own group steps alone, over the double of CUDA's driver; ranks are threads or
- * processes on one GPU: all kinds, types and operations against a serial reference, several in
- * flight, in place and not, runs that are empty, in one slice and in many; faults in each call of
- * the driver; members that abort, that die, that never come, and that poll no more; device
- * communicators whose meeting is over. Memory is freed as soon as it may be, so whoever reads it
- * later breaks the GPU's context.
+ * test_shared_gpu.c - our own group steps alone, over the double of CUDA's driver; ranks are
+ * threads or processes on one GPU: all kinds, types and operations against a serial reference,
+ * several in flight, in place and not, runs that are empty, in one slice and in many; faults in
+ * each call of the driver; members that abort, that die, that never come, and that poll no more;
+ * device communicators whose meeting is over. Memory is freed as soon as it may be, so whoever
+ * reads it later breaks the GPU's context.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -22,15 +22,15 @@
 #include "../double/cuda/double.h"
 #include "../ranks/reference.h"
 #include "device/cuda/driver.h"
-#include "groups/ours/meeting.h"
-#include "groups/ours/ours.h"
+#include "groups/shared_gpu/meeting.h"
+#include "groups/shared_gpu/shared_gpu.h"
 
 #define CALL(name, arguments) extern int name arguments;
 HLY_CUDA_CALLS(CALL, CALL)
 
 enum { RANKS_MAX = 9, FORMS_MAX = 2048, ELEMENTS = 640 };
 #define PATIENCE_NS 3000000000ull
-static const halay_group_ops_t *const ops = &hly_group_ours;
+static const halay_group_ops_t *const ops = &hly_group_shared_gpu;
 
 struct form {
     uint32_t kind;
@@ -184,8 +184,8 @@ struct rank {
     uint32_t me;
     bool acts; /* the event is its */
     halay_circle_t *dcomm;
-    halay_group_launch_t launch[HLY_OURS_FLIGHTS];
-    struct buffer buffer[HLY_OURS_FLIGHTS];
+    halay_group_launch_t launch[HLY_SHARED_GPU_FLIGHTS];
+    struct buffer buffer[HLY_SHARED_GPU_FLIGHTS];
 };
 
 static int poll_one(struct rank *r, uint64_t ended)
@@ -215,9 +215,9 @@ static int run_all(struct rank *r)
 {
     uint64_t launched = 0, ended = 0;
     while (ended < shared.nforms) {
-        const uint64_t at = launched % HLY_OURS_FLIGHTS;
+        const uint64_t at = launched % HLY_SHARED_GPU_FLIGHTS;
         int rc = HALAY_EAGAIN;
-        if (launched < shared.nforms && launched - ended < HLY_OURS_FLIGHTS &&
+        if (launched < shared.nforms && launched - ended < HLY_SHARED_GPU_FLIGHTS &&
             !(r->acts && shared.event == NEVER_LAUNCHES && launched == 3)) {
             prepare(&shared.form[launched], r->me, &r->buffer[at], &r->launch[at]);
             r->launch[at].order = launched;
@@ -231,13 +231,13 @@ static int run_all(struct rank *r)
         if (rc < 0) {
             const int off = shared.abort_status[r->me] = ops->abort(r->dcomm, PATIENCE_NS);
             for (; !off && ended < launched; ended++)
-                drop(&shared.form[ended], &r->buffer[ended % HLY_OURS_FLIGHTS]);
+                drop(&shared.form[ended], &r->buffer[ended % HLY_SHARED_GPU_FLIGHTS]);
             return rc;
         }
         if (rc == HALAY_INPROGRESS)
             continue;
-        check(&shared.form[ended], r->me, &r->launch[ended % HLY_OURS_FLIGHTS]);
-        drop(&shared.form[ended], &r->buffer[ended % HLY_OURS_FLIGHTS]);
+        check(&shared.form[ended], r->me, &r->launch[ended % HLY_SHARED_GPU_FLIGHTS]);
+        drop(&shared.form[ended], &r->buffer[ended % HLY_SHARED_GPU_FLIGHTS]);
         ended++;
     }
     return HALAY_OK;
@@ -246,14 +246,14 @@ static int run_all(struct rank *r)
 static void *rank_run(void *arg)
 {
     struct rank *r = arg;
-    struct hly_ours *ours = NULL;
+    struct hly_shared_gpu *library = NULL;
     void *context = NULL;
     MUST(!cuInit(0) && !cuDevicePrimaryCtxRetain(&context, 0) && !cuCtxPushCurrent_v2(context));
     pthread_barrier_wait(shared.barrier);
-    MUST(!hly_ours_open(0, shared.half_bytes, &ours));
+    MUST(!hly_shared_gpu_open(0, shared.half_bytes, &library));
     int rc = HALAY_OK;
     if (!(r->acts && shared.event == NEVER_COMES))
-        rc = ops->open(ours, shared.id, r->me, shared.n, &r->dcomm);
+        rc = ops->open(library, shared.id, r->me, shared.n, &r->dcomm);
     if (!rc && r->dcomm)
         rc = run_all(r);
     CHECK(!rc || shared.fails, "rank %u: %d", r->me, rc);
@@ -262,7 +262,7 @@ static void *rank_run(void *arg)
         pthread_barrier_wait(shared.barrier);
     if (r->dcomm)
         ops->close(r->dcomm, shared.fails ? 50000000 : PATIENCE_NS);
-    hly_ours_close(ours);
+    hly_shared_gpu_close(library);
     MUST(!cuCtxPopCurrent_v2(&context) && !cuDevicePrimaryCtxRelease_v2(0));
     return NULL;
 }
@@ -419,7 +419,7 @@ static void test_faults(void)
 /* ------------------------------------------------------------------ one thread, two members */
 
 struct pair {
-    struct hly_ours *ours[2];
+    struct hly_shared_gpu *library[2];
     halay_circle_t *dcomm[2];
     struct buffer buffer[2];
     halay_group_launch_t launch[2];
@@ -433,8 +433,8 @@ static void pair_make(struct pair *p)
     MUST(!cuInit(0) && !cuDevicePrimaryCtxRetain(&p->context, 0));
     MUST(!cuCtxPushCurrent_v2(p->context) && !ops->invite(NULL, shared.id));
     for (uint32_t i = 0; i < 2; i++) {
-        MUST(!hly_ours_open(0, 0, &p->ours[i]));
-        MUST(!ops->open(p->ours[i], shared.id, i, 2, &p->dcomm[i]));
+        MUST(!hly_shared_gpu_open(0, 0, &p->library[i]));
+        MUST(!ops->open(p->library[i], shared.id, i, 2, &p->dcomm[i]));
         prepare(&shared.form[2], i, &p->buffer[i], &p->launch[i]); /* an allreduce */
         p->launch[i].cookie = 1;
         MUST(ops->launch(p->dcomm[i], &p->launch[i]) == HALAY_INPROGRESS);
@@ -446,7 +446,7 @@ static void pair_free(struct pair *p)
     for (uint32_t i = 0; i < 2; i++) {
         drop(&shared.form[2], &p->buffer[i]);
         ops->close(p->dcomm[i], PATIENCE_NS);
-        hly_ours_close(p->ours[i]);
+        hly_shared_gpu_close(p->library[i]);
     }
     MUST(!cuCtxPopCurrent_v2(&p->context) && !cuDevicePrimaryCtxRelease_v2(0));
 }
@@ -529,19 +529,20 @@ static void test_refusals(void)
     pair_make(&p);
     memcpy(id, shared.id, sizeof(id));
     id[0] ^= 1;
-    MUST(ops->open(p.ours[1], id, 1, 2, &late) == HALAY_EDEVICE);
+    MUST(ops->open(p.library[1], id, 1, 2, &late) == HALAY_EDEVICE);
     halay_group_launch_t l = p.launch[0];
     l.stream = &stream;
     MUST(ops->launch(p.dcomm[0], &l) == HALAY_EUNSUPPORTED);
     MUST(!ops->abort(p.dcomm[0], PATIENCE_NS) && !ops->abort(p.dcomm[1], PATIENCE_NS));
-    struct hly_ours *ours;
+    struct hly_shared_gpu *library;
     memcpy(id, shared.id, sizeof(id));
     pair_free(&p);
-    MUST(!hly_ours_open(1, 0, &ours) && ops->open(ours, id, 1, 2, &late) == HALAY_EDEVICE);
-    hly_ours_close(ours);
-    MUST(!ops->invite(NULL, id) && !hly_ours_open(7, 0, &ours)); /* there is no GPU 7 */
-    MUST(ops->open(ours, id, 0, 1, &late) == HALAY_EDEVICE);
-    hly_ours_close(ours);
+    MUST(!hly_shared_gpu_open(1, 0, &library) &&
+         ops->open(library, id, 1, 2, &late) == HALAY_EDEVICE);
+    hly_shared_gpu_close(library);
+    MUST(!ops->invite(NULL, id) && !hly_shared_gpu_open(7, 0, &library)); /* there is no GPU 7 */
+    MUST(ops->open(library, id, 0, 1, &late) == HALAY_EDEVICE);
+    hly_shared_gpu_close(library);
     check_clean();
 }
 
@@ -556,8 +557,8 @@ static void test_reach(void)
             halay_device_t *device;
             cuda_double_settings()->ipc = ipc;
             MUST(!hly_device_cuda.open(&arg, NULL, &device));
-            word[ipc][gpu] = hly_ours_reach(device);
-            MUST(word[ipc][gpu] && word[ipc][gpu] == hly_ours_reach(device));
+            word[ipc][gpu] = hly_shared_gpu_reach(device);
+            MUST(word[ipc][gpu] && word[ipc][gpu] == hly_shared_gpu_reach(device));
             hly_device_cuda.close(device);
         }
     MUST(word[0][0] != word[0][1] && word[1][0] != word[1][1] && word[0][0] != word[1][0]);

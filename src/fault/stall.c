@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * patience.c - asks where awaited ranks are, says who is missing, and ends calls that wait for a
- * stopped process (patience.h).
+ * stall.c - asks where awaited ranks are, says who is missing, and ends calls that wait for a
+ * stopped process (stall.h).
  *
  * No rank has more than one question open to another, since who computes for long answers none. A
  * notice decides nothing. Only that a process is stopped does, seen in /proc by a rank of its node
  * again and again for the patience of HALAY_STOP_PATIENCE.
  */
-#include "fault/patience.h"
+#include "fault/stall.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,14 +45,14 @@ static uint64_t measure(const struct waiting *w)
     return sum;
 }
 
-static void await(struct hly_patience *p, const halay_comm_t *comm, int rank)
+static void await(struct hly_stall *p, const halay_comm_t *comm, int rank)
 {
     struct hly_awaited *a = hly_peer_is_dead(comm, rank) ? NULL : hly_waits_add(&p->waits, rank);
     if (a)
         a->awaited = true;
 }
 
-static void await_all(struct hly_patience *p, const struct waiting *w)
+static void await_all(struct hly_stall *p, const struct waiting *w)
 {
     const halay_request_t *r = w->call;
     const halay_comm_t *comm = w->comm;
@@ -81,12 +81,12 @@ static void await_all(struct hly_patience *p, const struct waiting *w)
             await(p, comm, (int)hly_step(r, i)->peer);
 }
 
-static uint32_t edge_of(const struct hly_patience *p)
+static uint32_t edge_of(const struct hly_stall *p)
 {
     return p->of == HLY_OF_SURVIVORS ? HLY_EDGE_CONSENSUS : 0;
 }
 
-static void ask(halay_comm_t *comm, const struct hly_patience *p, int whom, int about)
+static void ask(halay_comm_t *comm, const struct hly_stall *p, int whom, int about)
 {
     hly_control_send(comm, whom, HLY_ASK, p->sequence, edge_of(p), hly_cookie_about(about, 0), NULL,
                      NULL, 0);
@@ -133,7 +133,7 @@ static uint32_t next_helper(const halay_comm_t *comm, int rank, uint32_t last)
 }
 
 /* Asks a rank of the silent one's node what its process does. */
-static void look_far(halay_comm_t *comm, const struct hly_patience *p, struct hly_awaited *a,
+static void look_far(halay_comm_t *comm, const struct hly_stall *p, struct hly_awaited *a,
                      uint64_t now)
 {
     struct hly_helper *helper = &a->helper;
@@ -152,7 +152,7 @@ static void look_far(halay_comm_t *comm, const struct hly_patience *p, struct hl
     ask(comm, p, (int)helper->rank - 1, rank);
 }
 
-static void examine(halay_comm_t *comm, const struct hly_patience *p, struct hly_awaited *a,
+static void examine(halay_comm_t *comm, const struct hly_stall *p, struct hly_awaited *a,
                     uint64_t now)
 {
     const int rank = (int)a->rank - 1;
@@ -176,7 +176,7 @@ static const char *const doing_text[] = {
     [HLY_DOING_STOPPED] = "is stopped (SIGSTOP, SIGTSTP or a debugger)",
 };
 
-static void name(halay_comm_t *comm, const struct hly_patience *p, const struct hly_awaited *a,
+static void name(halay_comm_t *comm, const struct hly_stall *p, const struct hly_awaited *a,
                  uint64_t now, struct hly_line *line)
 {
     struct hly_verdict_wire v;
@@ -209,7 +209,7 @@ static bool may_be_cut_off(const halay_comm_t *comm, const struct hly_awaited *a
 }
 
 /* call: the call or agreement, and which one it is, as text. */
-static void say(halay_comm_t *comm, const struct hly_patience *p, const char *call, uint64_t end,
+static void say(halay_comm_t *comm, const struct hly_stall *p, const char *call, uint64_t end,
                 uint64_t now)
 {
     char room[900];
@@ -234,7 +234,7 @@ static void say(halay_comm_t *comm, const struct hly_patience *p, const char *ca
 }
 
 /* The lowest rank that is not known to be missing: it speaks for all. */
-static int speaker(struct hly_patience *p, const struct waiting *w)
+static int speaker(struct hly_stall *p, const struct waiting *w)
 {
     const halay_comm_t *comm = w->comm;
     for (int s = 0; s < comm->rank; s++) {
@@ -247,7 +247,7 @@ static int speaker(struct hly_patience *p, const struct waiting *w)
 }
 
 /* When it ends at the latest, as far as is known now, with the agreement on why. */
-static uint64_t end_ns(const struct waiting *w, const struct hly_patience *p)
+static uint64_t end_ns(const struct waiting *w, const struct hly_stall *p)
 {
     uint64_t end = w->deadline_ns;
     for (int i = 0; i < HLY_AWAITED_MOST; i++) {
@@ -260,7 +260,7 @@ static uint64_t end_ns(const struct waiting *w, const struct hly_patience *p)
 }
 
 /* Tells who speaks for all whom this rank misses. */
-static void report(const struct waiting *w, struct hly_patience *p, int to)
+static void report(const struct waiting *w, struct hly_stall *p, int to)
 {
     const uint64_t now = w->now;
     struct hly_awaited *s = hly_waits_add(&p->waits, to);
@@ -279,7 +279,7 @@ static void report(const struct waiting *w, struct hly_patience *p, int to)
     }
 }
 
-static void speak(const struct waiting *w, struct hly_patience *p)
+static void speak(const struct waiting *w, struct hly_stall *p)
 {
     halay_comm_t *comm = w->comm;
     struct hly_notices *notices = &p->waits.notices;
@@ -355,7 +355,7 @@ static void judge(const struct waiting *w, const struct hly_awaited *a)
  * it on, so that all who wait together look at each soon, and none reads much. A rank that has
  * exited may have done its part, and finalized: only a signal counts.
  */
-static void look_for_dead(const struct waiting *w, struct hly_patience *p)
+static void look_for_dead(const struct waiting *w, struct hly_stall *p)
 {
     halay_comm_t *comm = w->comm;
     if (w->now < p->dead_ns || (w->call && w->call->state != HLY_RUNNING))
@@ -387,24 +387,24 @@ static void look_for_dead(const struct waiting *w, struct hly_patience *p)
 
 /* ---------------------------------------------------------------- from outside */
 
-void hly_patience_hurry(const halay_comm_t *comm)
+void hly_stall_hurry(const halay_comm_t *comm)
 {
-    if (comm->patience[HLY_OF_CALLS])
-        comm->patience[HLY_OF_CALLS]->look_ns = 0;
+    if (comm->stalls[HLY_OF_CALLS])
+        comm->stalls[HLY_OF_CALLS]->look_ns = 0;
 }
 
-bool hly_patience_is_behind(const halay_comm_t *comm, uint32_t sequence, int rank)
+bool hly_stall_is_behind(const halay_comm_t *comm, uint32_t sequence, int rank)
 {
-    struct hly_patience *p = comm->patience[HLY_OF_CALLS];
+    struct hly_stall *p = comm->stalls[HLY_OF_CALLS];
     const struct hly_awaited *a =
         p && p->sequence == sequence ? hly_waits_find(&p->waits, rank) : NULL;
     return a && hly_awaited_is_behind(a, hly_now_ns());
 }
 
 /* Without memory there are no notices, and the deadline ends it. */
-static struct hly_patience *patience_of(halay_comm_t *comm, uint32_t of)
+static struct hly_stall *patience_of(halay_comm_t *comm, uint32_t of)
 {
-    struct hly_patience **p = &comm->patience[of];
+    struct hly_stall **p = &comm->stalls[of];
     if (!*p)
         *p = calloc(1, sizeof(**p));
     if (*p)
@@ -412,8 +412,7 @@ static struct hly_patience *patience_of(halay_comm_t *comm, uint32_t of)
     return *p;
 }
 
-static void restart(struct hly_patience *p, uint32_t sequence, uint64_t since_ns,
-                    uint64_t notice_ns)
+static void restart(struct hly_stall *p, uint32_t sequence, uint64_t since_ns, uint64_t notice_ns)
 {
     p->sequence = sequence;
     p->started_ns = since_ns;
@@ -424,14 +423,14 @@ static void restart(struct hly_patience *p, uint32_t sequence, uint64_t since_ns
 static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns)
 {
     const uint64_t now = w->now;
-    struct hly_patience *p = patience_of(w->comm, w->call ? HLY_OF_CALLS : HLY_OF_SURVIVORS);
+    struct hly_stall *p = patience_of(w->comm, w->call ? HLY_OF_CALLS : HLY_OF_SURVIVORS);
     if (!p || (p->started_ns == started_ns && now < p->look_ns))
         return;
     if (p->started_ns != started_ns || p->sequence != sequence) {
         restart(p, sequence, started_ns, w->comm->context->settings.notice_ns);
         p->moved = measure(w);
     }
-    p->look_ns = now + HLY_PATIENCE_LOOK_NS;
+    p->look_ns = now + HLY_STALL_LOOK_NS;
     const uint64_t moved = measure(w);
     if (moved != p->moved) {
         p->moved = moved;
@@ -452,7 +451,7 @@ static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns
             judge(w, &p->waits.awaited[i]);
 }
 
-void hly_patience_look(halay_request_t *r, uint64_t now)
+void hly_stall_look(halay_request_t *r, uint64_t now)
 {
     const struct waiting w = {
         .comm = r->comm, .call = r, .deadline_ns = r->deadline_ns, .now = now};
@@ -460,7 +459,7 @@ void hly_patience_look(halay_request_t *r, uint64_t now)
         look(&w, r->sequence, r->started_ns);
 }
 
-void hly_patience_look_consensus(halay_comm_t *comm, struct hly_consensus *a, uint64_t now)
+void hly_stall_look_consensus(halay_comm_t *comm, struct hly_consensus *a, uint64_t now)
 {
     const struct waiting w = {
         .comm = comm, .consensus = a, .deadline_ns = a->deadline_ns, .now = now};
@@ -496,7 +495,7 @@ static uint32_t of(const struct hly_header *h)
 static void told(halay_comm_t *comm, const struct hly_header *h, int about,
                  const struct hly_blocked *blocked, uint32_t nblocked, uint64_t now)
 {
-    struct hly_patience *p = comm->patience[of(h)];
+    struct hly_stall *p = comm->stalls[of(h)];
     struct hly_awaited *a = p ? hly_waits_find(&p->waits, about) : NULL;
     const uint32_t seen = h->edge & ~(uint32_t)HLY_EDGE_CONSENSUS,
                    more = (uint32_t)(h->cookie >> 32);
@@ -523,7 +522,7 @@ static void reported(halay_comm_t *comm, const struct hly_header *h, int about, 
     const bool consensus = of(h) == HLY_OF_SURVIVORS;
     const bool waits = consensus ? hly_consensus_waits(comm) : comm->oldest != comm->next_sequence;
     const uint64_t notice_ns = comm->context->settings.notice_ns;
-    struct hly_patience *p = patience_of(comm, of(h));
+    struct hly_stall *p = patience_of(comm, of(h));
     char call[128] = "halay_comm_agree or halay_comm_shrink";
     const bool other = p && (p->sequence != h->sequence || !p->started_ns);
     if (!p || (waits && other)) /* it is repeated; or this rank finds out by itself */
@@ -542,8 +541,8 @@ static void reported(halay_comm_t *comm, const struct hly_header *h, int about, 
     say(comm, p, call, 0, now);
 }
 
-void hly_patience_asked(halay_comm_t *comm, const struct hly_header *h,
-                        const struct hly_blocked *blocked, uint32_t nblocked)
+void hly_stall_asked(halay_comm_t *comm, const struct hly_header *h,
+                     const struct hly_blocked *blocked, uint32_t nblocked)
 {
     const int about = (int)(h->cookie & 0xffffffff);
     const uint64_t now = hly_now_ns();

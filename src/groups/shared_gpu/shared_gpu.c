@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ours.c - the table, and how a launch goes on: docs/decisions/group-steps.md#0069. A launch is
- * done in slices, and a slice in steps: each member copies its data into its slab (GIVE); takes
+ * shared_gpu.c - the table, and how a launch goes on: docs/decisions/group-steps.md#0069. A launch
+ * is done in slices, and a slice in steps: each member copies its data into its slab (GIVE); takes
  * from all slabs what it is to have, or reduces it (TAKE); and, of an allreduce, takes the other
  * parts of the result (SPREAD). Members read the slabs of all, and write their own alone.
  *
  * A member begins TAKE and SPREAD when all have ended the step before. GIVE waits for nobody: a
  * slab has two halves, and before a member ends a slice all have ended the one before it.
  */
-#include "groups/ours/ours.h"
+#include "groups/shared_gpu/shared_gpu.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "groups/ours/meeting.h"
+#include "groups/shared_gpu/meeting.h"
 
 #define HALF_BYTES  (16u << 20)
 #define LEAST_MPS   (64u << 10)
@@ -30,11 +30,11 @@
 
 enum { GIVE, TAKE, SPREAD };
 
-struct hly_ours {
+struct hly_shared_gpu {
     halay_device_t *device; /* NULL: not yet */
     int ordinal;
     size_t half_bytes;
-    struct hly_ours_dcomm *closed; /* whose slabs others may be reading */
+    struct hly_shared_gpu_dcomm *closed; /* whose slabs others may be reading */
     char why[192];
 };
 
@@ -50,16 +50,16 @@ struct flight {
 
 /* Invariant: launches ended .. launched - 1 are in flight; the first of them is at `slice` and
  * `step`, and the others have not begun. */
-struct hly_ours_dcomm {
-    struct hly_ours *ours;
-    struct hly_ours_dcomm *next; /* of the closed */
+struct hly_shared_gpu_dcomm {
+    struct hly_shared_gpu *library;
+    struct hly_shared_gpu_dcomm *next; /* of the closed */
     struct hly_meeting *meeting;
     struct hly_meeting_member *own;
     char **slab; /* of each member, here; NULL: not opened yet */
     unsigned char id[HALAY_CIRCLE_ID_BYTES];
     uint32_t me, n;
     uint64_t launched, ended, steps; /* steps: that this member has ended */
-    struct flight flights[HLY_OURS_FLIGHTS];
+    struct flight flights[HLY_SHARED_GPU_FLIGHTS];
     size_t *counts; /* of each flight, of each member */
     size_t slice;
     uint32_t step, half, piece, flying; /* flying: kernels that the device has */
@@ -74,7 +74,7 @@ static uint64_t now_ns(void)
 }
 
 /* The first reason counts: what follows is of its making. Returns the code. */
-static int fails(struct hly_ours *o, int code, const char *what)
+static int fails(struct hly_shared_gpu *o, int code, const char *what)
 {
     const char *device = o->device ? hly_device_cuda.why(o->device) : "";
     if (!o->why[0])
@@ -85,19 +85,19 @@ static int fails(struct hly_ours *o, int code, const char *what)
 
 static const char *ours_why(void *arg)
 {
-    return ((const struct hly_ours *)arg)->why;
+    return ((const struct hly_shared_gpu *)arg)->why;
 }
 
 /* ------------------------------------------------------------------ before one is opened */
 
-int hly_ours_open(int ordinal, size_t half_bytes, struct hly_ours **ours)
+int hly_shared_gpu_open(int ordinal, size_t half_bytes, struct hly_shared_gpu **library)
 {
-    struct hly_ours *o = calloc(1, sizeof(*o));
+    struct hly_shared_gpu *o = calloc(1, sizeof(*o));
     if (!o)
         return HALAY_ENOMEM;
     o->ordinal = ordinal;
     o->half_bytes = half_bytes ? half_bytes : HALF_BYTES;
-    *ours = o;
+    *library = o;
     return HALAY_OK;
 }
 
@@ -126,7 +126,7 @@ static bool shares(halay_device_t *device)
     return !rc;
 }
 
-uint64_t hly_ours_reach(halay_device_t *device)
+uint64_t hly_shared_gpu_reach(halay_device_t *device)
 {
     unsigned char uuid[HLY_CUDA_UUID_BYTES];
     uint64_t half[2], place, word = space_of("/proc/self/ns/pid");
@@ -145,7 +145,7 @@ uint64_t hly_ours_reach(halay_device_t *device)
 
 /* A GPU takes turns between processes, for some 0.3 ms each, if they do not share a context by MPS.
  */
-uint64_t hly_ours_least(halay_device_t *device)
+uint64_t hly_shared_gpu_least(halay_device_t *device)
 {
     return hly_device_cuda_mps(device) ? LEAST_MPS : LEAST_TURNS;
 }
@@ -179,7 +179,7 @@ static int ours_invite(void *arg, unsigned char id[HALAY_CIRCLE_ID_BYTES])
 
 /* ------------------------------------------------------------------ slabs */
 
-static int device_open(struct hly_ours *o)
+static int device_open(struct hly_shared_gpu *o)
 {
     struct hly_device_cuda_arg arg = {.ordinal = o->ordinal + 1};
     const int rc = o->device ? HALAY_OK : hly_device_cuda.open(&arg, NULL, &o->device);
@@ -189,10 +189,10 @@ static int device_open(struct hly_ours *o)
 }
 
 /* This member's, and what the others need of it. Whoever cannot open it says so. */
-static int slab_make(struct hly_ours_dcomm *c)
+static int slab_make(struct hly_shared_gpu_dcomm *c)
 {
     void *at;
-    struct hly_ours *o = c->ours;
+    struct hly_shared_gpu *o = c->library;
     const int rc = hly_device_cuda.alloc(o->device, HALAY_PLACE_OWN, 2 * o->half_bytes, 256, &at);
     if (rc)
         return fails(
@@ -206,7 +206,7 @@ static int slab_make(struct hly_ours_dcomm *c)
 }
 
 /* When all have ended a step, so that all are there. */
-static int slabs_open(struct hly_ours_dcomm *c)
+static int slabs_open(struct hly_shared_gpu_dcomm *c)
 {
     for (uint32_t i = 0; i < c->n; i++) {
         const struct hly_meeting_member *m = &c->meeting->member[i];
@@ -214,23 +214,23 @@ static int slabs_open(struct hly_ours_dcomm *c)
         if (c->slab[i])
             continue;
         if (m->process != c->own->process &&
-            hly_device_cuda_open_shared(c->ours->device, m->handle, &at))
-            return fails(c->ours, HALAY_EDEVICE, "another process's memory cannot be opened");
+            hly_device_cuda_open_shared(c->library->device, m->handle, &at))
+            return fails(c->library, HALAY_EDEVICE, "another process's memory cannot be opened");
         c->slab[i] = at;
     }
     return HALAY_OK;
 }
 
-static void slabs_close(struct hly_ours_dcomm *c)
+static void slabs_close(struct hly_shared_gpu_dcomm *c)
 {
     for (uint32_t i = 0; i < c->n; i++)
         if (i != c->me && c->slab[i] && c->meeting->member[i].process != c->own->process)
-            hly_device_cuda_close_shared(c->ours->device, c->slab[i]);
+            hly_device_cuda_close_shared(c->library->device, c->slab[i]);
     __atomic_store_n(&c->own->left, 1, __ATOMIC_SEQ_CST);
 }
 
-static bool all_are(const struct hly_ours_dcomm *c,
-                    bool (*are)(const struct hly_ours_dcomm *c, struct hly_meeting_member *m))
+static bool all_are(const struct hly_shared_gpu_dcomm *c,
+                    bool (*are)(const struct hly_shared_gpu_dcomm *c, struct hly_meeting_member *m))
 {
     for (uint32_t i = 0; i < c->n; i++)
         if (i != c->me && !are(c, &c->meeting->member[i]))
@@ -238,32 +238,32 @@ static bool all_are(const struct hly_ours_dcomm *c,
     return true;
 }
 
-static bool has_caught_up(const struct hly_ours_dcomm *c, struct hly_meeting_member *m)
+static bool has_caught_up(const struct hly_shared_gpu_dcomm *c, struct hly_meeting_member *m)
 {
     return hly_meeting_read(c->meeting, &m->ended) >= c->steps;
 }
 
-static bool has_left(const struct hly_ours_dcomm *c, struct hly_meeting_member *m)
+static bool has_left(const struct hly_shared_gpu_dcomm *c, struct hly_meeting_member *m)
 {
     (void)c;
     return __atomic_load_n(&m->left, __ATOMIC_SEQ_CST);
 }
 
 /* Needs this rank's slab no more for what this rank has ended. */
-static bool has_taken(const struct hly_ours_dcomm *c, struct hly_meeting_member *m)
+static bool has_taken(const struct hly_shared_gpu_dcomm *c, struct hly_meeting_member *m)
 {
     return has_caught_up(c, m) || has_left(c, m);
 }
 
-static bool reads_not(const struct hly_ours_dcomm *c, struct hly_meeting_member *m)
+static bool reads_not(const struct hly_shared_gpu_dcomm *c, struct hly_meeting_member *m)
 {
     (void)c;
     return !__atomic_load_n(&m->reading, __ATOMIC_SEQ_CST);
 }
 
 /* Waits until all are, or the patience ends. */
-static bool await(const struct hly_ours_dcomm *c, uint64_t patience_ns,
-                  bool (*are)(const struct hly_ours_dcomm *c, struct hly_meeting_member *m))
+static bool await(const struct hly_shared_gpu_dcomm *c, uint64_t patience_ns,
+                  bool (*are)(const struct hly_shared_gpu_dcomm *c, struct hly_meeting_member *m))
 {
     const struct timespec pause = {.tv_nsec = 20000};
     const uint64_t until_ns = now_ns() + patience_ns;
@@ -273,10 +273,10 @@ static bool await(const struct hly_ours_dcomm *c, uint64_t patience_ns,
     return all;
 }
 
-static void dcomm_free(struct hly_ours_dcomm *c)
+static void dcomm_free(struct hly_shared_gpu_dcomm *c)
 {
     if (c->slab[c->me])
-        hly_device_cuda.free(c->ours->device, HALAY_PLACE_OWN, c->slab[c->me]);
+        hly_device_cuda.free(c->library->device, HALAY_PLACE_OWN, c->slab[c->me]);
     hly_meeting_leave(c->meeting, c->n);
     free(c->slab);
     free(c->counts);
@@ -284,11 +284,11 @@ static void dcomm_free(struct hly_ours_dcomm *c)
 }
 
 /* Frees closed device communicators that all have left; with patience, all. */
-static void sweep(struct hly_ours *o, uint64_t patience_ns)
+static void sweep(struct hly_shared_gpu *o, uint64_t patience_ns)
 {
-    struct hly_ours_dcomm **at = &o->closed;
+    struct hly_shared_gpu_dcomm **at = &o->closed;
     while (*at) {
-        struct hly_ours_dcomm *c = *at;
+        struct hly_shared_gpu_dcomm *c = *at;
         if (patience_ns && !all_are(c, has_left)) {
             __atomic_store_n(&c->own->shut, 1, __ATOMIC_SEQ_CST);
             await(c, patience_ns, reads_not);
@@ -301,11 +301,11 @@ static void sweep(struct hly_ours *o, uint64_t patience_ns)
     }
 }
 
-void hly_ours_close(struct hly_ours *o)
+void hly_shared_gpu_close(struct hly_shared_gpu *o)
 {
     if (!o)
         return;
-    sweep(o, HLY_OURS_CLOSE_NS);
+    sweep(o, HLY_SHARED_GPU_CLOSE_NS);
     if (o->device)
         hly_device_cuda.close(o->device);
     free(o);
@@ -314,9 +314,9 @@ void hly_ours_close(struct hly_ours *o)
 static int ours_open(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES], uint32_t me,
                      uint32_t n, halay_circle_t **dcomm)
 {
-    struct hly_ours *o = arg;
-    struct hly_ours_dcomm *c = calloc(1, sizeof(*c));
-    size_t *counts = calloc((size_t)HLY_OURS_FLIGHTS * n, sizeof(*counts));
+    struct hly_shared_gpu *o = arg;
+    struct hly_shared_gpu_dcomm *c = calloc(1, sizeof(*c));
+    size_t *counts = calloc((size_t)HLY_SHARED_GPU_FLIGHTS * n, sizeof(*counts));
     char **slab = calloc(n, sizeof(*slab));
     const bool fits = n <= o->half_bytes / ELEMENT_MAX; /* a part of each member, in a slab */
     int rc = c && counts && slab && fits ? device_open(o) : HALAY_ENOMEM;
@@ -331,7 +331,7 @@ static int ours_open(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES], u
               "there, and may this user see it?");
         goto free_memory;
     }
-    c->ours = o;
+    c->library = o;
     c->own = &c->meeting->member[me];
     c->counts = counts;
     c->slab = slab;
@@ -362,7 +362,7 @@ struct run {
     size_t from, count;
 };
 
-static struct run run_of(const struct hly_ours_dcomm *c, const struct flight *f, uint32_t j)
+static struct run run_of(const struct hly_shared_gpu_dcomm *c, const struct flight *f, uint32_t j)
 {
     const size_t *count = c->counts + (size_t)(f - c->flights) * c->n;
     struct run run = {0, count[j]};
@@ -385,16 +385,16 @@ static bool gives_parts(const struct flight *f)
 }
 
 /* Elements of a run that one slice has, at most. */
-static size_t room_of(const struct hly_ours_dcomm *c, const struct flight *f)
+static size_t room_of(const struct hly_shared_gpu_dcomm *c, const struct flight *f)
 {
     assert(c->n > 0);
-    const size_t all = c->ours->half_bytes / halay_type_bytes(f->type);
+    const size_t all = c->library->half_bytes / halay_type_bytes(f->type);
     const size_t room = gives_parts(f) ? all / c->n : all;
     assert(room > 0); /* open has made sure */
     return room > EVEN ? room - room % EVEN : room;
 }
 
-static size_t slices_of(const struct hly_ours_dcomm *c, const struct flight *f)
+static size_t slices_of(const struct hly_shared_gpu_dcomm *c, const struct flight *f)
 {
     const size_t room = room_of(c, f);
     size_t longest = 0;
@@ -406,7 +406,7 @@ static size_t slices_of(const struct hly_ours_dcomm *c, const struct flight *f)
 }
 
 /* What this slice has of the run, in the whole. */
-static struct run slice_of(const struct hly_ours_dcomm *c, const struct flight *f, uint32_t j)
+static struct run slice_of(const struct hly_shared_gpu_dcomm *c, const struct flight *f, uint32_t j)
 {
     const size_t room = room_of(c, f), from = c->slice * room;
     struct run run = run_of(c, f, j);
@@ -415,11 +415,11 @@ static struct run slice_of(const struct hly_ours_dcomm *c, const struct flight *
 }
 
 /* Where part j of what this member gives lies in its slab. */
-static char *place(const struct hly_ours_dcomm *c, const struct flight *f, uint32_t member,
+static char *place(const struct hly_shared_gpu_dcomm *c, const struct flight *f, uint32_t member,
                    uint32_t j)
 {
     const size_t part = gives_parts(f) ? j * room_of(c, f) : 0;
-    return c->slab[member] + c->half * c->ours->half_bytes + part * halay_type_bytes(f->type);
+    return c->slab[member] + c->half * c->library->half_bytes + part * halay_type_bytes(f->type);
 }
 
 static uint32_t steps_of(const struct flight *f)
@@ -427,14 +427,14 @@ static uint32_t steps_of(const struct flight *f)
     return f->kind == HALAY_GROUP_ALLREDUCE ? SPREAD + 1 : TAKE + 1;
 }
 
-static bool reduces(const struct hly_ours_dcomm *c, const struct flight *f)
+static bool reduces(const struct hly_shared_gpu_dcomm *c, const struct flight *f)
 {
     return !halay_group_moves(f->kind) && c->step == TAKE;
 }
 
 /* A reduction of n has one kernel for the first four and one for each three after them. Copies are
  * lists. */
-static uint32_t pieces_of(const struct hly_ours_dcomm *c, const struct flight *f)
+static uint32_t pieces_of(const struct hly_shared_gpu_dcomm *c, const struct flight *f)
 {
     if (reduces(c, f))
         return c->n == 1 ? 1 : (c->n + 1) / 3;
@@ -443,7 +443,7 @@ static uint32_t pieces_of(const struct hly_ours_dcomm *c, const struct flight *f
     return (c->n + HALAY_LIST_PARTS - 1) / HALAY_LIST_PARTS;
 }
 
-static int launch_reduce(const struct hly_ours_dcomm *c, const struct flight *f)
+static int launch_reduce(const struct hly_shared_gpu_dcomm *c, const struct flight *f)
 {
     const struct run run = slice_of(c, f, c->me);
     const bool spreads = f->kind == HALAY_GROUP_ALLREDUCE;
@@ -459,11 +459,12 @@ static int launch_reduce(const struct hly_ours_dcomm *c, const struct flight *f)
         work.src[work.nsrc++] = work.dst;
     for (uint32_t i = first; i < c->n && work.nsrc < HALAY_REDUCE_SOURCES; i++)
         work.src[work.nsrc++] = place(c, f, (c->me + i) % c->n, c->me);
-    return run.count ? hly_device_cuda.launch(c->ours->device, &work) : HALAY_OK;
+    return run.count ? hly_device_cuda.launch(c->library->device, &work) : HALAY_OK;
 }
 
 /* Part j of a copying step. */
-static halay_part_t part_of(const struct hly_ours_dcomm *c, const struct flight *f, uint32_t j)
+static halay_part_t part_of(const struct hly_shared_gpu_dcomm *c, const struct flight *f,
+                            uint32_t j)
 {
     const size_t e = halay_type_bytes(f->type);
     const struct run run = slice_of(c, f, j);
@@ -478,7 +479,7 @@ static halay_part_t part_of(const struct hly_ours_dcomm *c, const struct flight 
     return part;
 }
 
-static int launch_copies(const struct hly_ours_dcomm *c, const struct flight *f)
+static int launch_copies(const struct hly_shared_gpu_dcomm *c, const struct flight *f)
 {
     const bool own = c->step == GIVE && !gives_parts(f); /* its run alone */
     const uint32_t first = own ? c->me : c->piece * HALAY_LIST_PARTS;
@@ -488,13 +489,13 @@ static int launch_copies(const struct hly_ours_dcomm *c, const struct flight *f)
         part[n] = part_of(c, f, j);
         n += part[n].count > 0;
     }
-    return n ? hly_device_cuda.launch_list(c->ours->device, part, n, f->type,
+    return n ? hly_device_cuda.launch_list(c->library->device, part, n, f->type,
                                            (uint64_t)(uintptr_t)c)
              : HALAY_OK;
 }
 
 /* Launches what is left of the step. HALAY_EAGAIN: the device is full. */
-static int step_launch(struct hly_ours_dcomm *c, const struct flight *f)
+static int step_launch(struct hly_shared_gpu_dcomm *c, const struct flight *f)
 {
     for (; c->piece < pieces_of(c, f); c->piece++) {
         const int rc = reduces(c, f) ? launch_reduce(c, f) : launch_copies(c, f);
@@ -505,7 +506,7 @@ static int step_launch(struct hly_ours_dcomm *c, const struct flight *f)
     return HALAY_OK;
 }
 
-static bool is_shut(const struct hly_ours_dcomm *c)
+static bool is_shut(const struct hly_shared_gpu_dcomm *c)
 {
     for (uint32_t i = 0; i < c->n; i++)
         if (__atomic_load_n(&c->meeting->member[i].shut, __ATOMIC_SEQ_CST))
@@ -514,7 +515,7 @@ static bool is_shut(const struct hly_ours_dcomm *c)
 }
 
 /* The partner of sweep: one of both sees the other. */
-static int step_begin(struct hly_ours_dcomm *c)
+static int step_begin(struct hly_shared_gpu_dcomm *c)
 {
     c->begun = true;
     c->piece = 0;
@@ -527,7 +528,7 @@ static int step_begin(struct hly_ours_dcomm *c)
     return rc;
 }
 
-static void step_end(struct hly_ours_dcomm *c, const struct flight *f)
+static void step_end(struct hly_shared_gpu_dcomm *c, const struct flight *f)
 {
     c->begun = false;
     hly_meeting_write(c->meeting, &c->own->ended, ++c->steps);
@@ -543,13 +544,13 @@ static void step_end(struct hly_ours_dcomm *c, const struct flight *f)
 
 static int ours_launch(halay_circle_t *dcomm, const halay_group_launch_t *l)
 {
-    struct hly_ours_dcomm *c = (struct hly_ours_dcomm *)dcomm;
-    const uint64_t at = c->launched % HLY_OURS_FLIGHTS;
+    struct hly_shared_gpu_dcomm *c = (struct hly_shared_gpu_dcomm *)dcomm;
+    const uint64_t at = c->launched % HLY_SHARED_GPU_FLIGHTS;
     if (l->stream)
         return HALAY_EUNSUPPORTED;
     if (c->failed)
         return HALAY_EDEVICE;
-    if (c->launched - c->ended == HLY_OURS_FLIGHTS)
+    if (c->launched - c->ended == HLY_SHARED_GPU_FLIGHTS)
         return HALAY_EAGAIN;
     c->flights[at] = (struct flight){l->cookie, l->kind, l->type, l->op, l->out, l->in, 0};
     memcpy(c->counts + at * c->n, l->count, c->n * sizeof(*l->count));
@@ -560,13 +561,13 @@ static int ours_launch(halay_circle_t *dcomm, const halay_group_launch_t *l)
 
 /* The oldest launch. 1: it has ended; 0: not yet. A member that need not wait ends it, even if the
  * device communicator is lost: other members may have told so already. */
-static int advance(struct hly_ours_dcomm *c)
+static int advance(struct hly_shared_gpu_dcomm *c)
 {
-    const struct flight *f = &c->flights[c->ended % HLY_OURS_FLIGHTS];
+    const struct flight *f = &c->flights[c->ended % HLY_SHARED_GPU_FLIGHTS];
     for (;;) {
         int rc = c->begun ? step_launch(c, f) : HALAY_OK;
         if (rc)
-            return rc == HALAY_EAGAIN ? 0 : fails(c->ours, rc, "no work can be put on the GPU");
+            return rc == HALAY_EAGAIN ? 0 : fails(c->library, rc, "no work can be put on the GPU");
         if (c->begun && c->flying)
             return 0;
         if (c->begun)
@@ -575,7 +576,7 @@ static int advance(struct hly_ours_dcomm *c)
             return 1;
         if (c->step != GIVE && !all_are(c, has_caught_up))
             return __atomic_load_n(&c->meeting->lost, __ATOMIC_ACQUIRE)
-                       ? fails(c->ours, HALAY_EDEVICE, "another rank of the node has given up")
+                       ? fails(c->library, HALAY_EDEVICE, "another rank of the node has given up")
                        : 0;
         rc = step_begin(c);
         if (rc)
@@ -584,12 +585,12 @@ static int advance(struct hly_ours_dcomm *c)
 }
 
 /* What the device has done, for any device communicator of the context. */
-static int drain(struct hly_ours *o)
+static int drain(struct hly_shared_gpu *o)
 {
     halay_done_t done[16];
     const int n = hly_device_cuda.poll(o->device, done, 16);
     for (int i = 0; i < n; i++) {
-        struct hly_ours_dcomm *c = (struct hly_ours_dcomm *)(uintptr_t)done[i].cookie;
+        struct hly_shared_gpu_dcomm *c = (struct hly_shared_gpu_dcomm *)(uintptr_t)done[i].cookie;
         c->flying--;
         if (done[i].status)
             c->failed = fails(o, true, "work on the GPU has failed");
@@ -599,19 +600,19 @@ static int drain(struct hly_ours *o)
 
 static int ours_poll(halay_circle_t *dcomm, halay_group_done_t done[], int max)
 {
-    struct hly_ours_dcomm *c = (struct hly_ours_dcomm *)dcomm;
-    const int drained = drain(c->ours);
-    if (c->ours->closed)
-        sweep(c->ours, 0);
+    struct hly_shared_gpu_dcomm *c = (struct hly_shared_gpu_dcomm *)dcomm;
+    const int drained = drain(c->library);
+    if (c->library->closed)
+        sweep(c->library, 0);
     if (drained < 0)
-        fails(c->ours, drained, "the GPU has failed");
+        fails(c->library, drained, "the GPU has failed");
     int n = 0, rc = c->failed ? HALAY_EDEVICE : 1;
     while (n < max && c->ended < c->launched && rc > 0) {
         rc = advance(c);
         if (rc <= 0)
             break;
         done[n++] =
-            (halay_group_done_t){c->flights[c->ended++ % HLY_OURS_FLIGHTS].cookie, HALAY_OK};
+            (halay_group_done_t){c->flights[c->ended++ % HLY_SHARED_GPU_FLIGHTS].cookie, HALAY_OK};
         c->slice = 0;
     }
     c->failed = c->failed || rc < 0;
@@ -625,14 +626,14 @@ static int ours_poll(halay_circle_t *dcomm, halay_group_done_t done[], int max)
 /* Kernels that cannot be stopped read slabs yet, and so `reading` stays. */
 static int ours_abort(halay_circle_t *dcomm, uint64_t patience_ns)
 {
-    struct hly_ours_dcomm *c = (struct hly_ours_dcomm *)dcomm;
+    struct hly_shared_gpu_dcomm *c = (struct hly_shared_gpu_dcomm *)dcomm;
     const uint64_t until_ns = now_ns() + patience_ns;
     bool off = true;
     c->failed = true;
     __atomic_store_n(&c->meeting->lost, 1, __ATOMIC_SEQ_CST);
     for (; c->flying; c->flying--) { /* a device communicator's pieces have one cookie */
         const uint64_t now = now_ns(), left = now < until_ns ? until_ns - now : 0;
-        off = !hly_device_cuda.stop(c->ours->device, (uint64_t)(uintptr_t)c, left) && off;
+        off = !hly_device_cuda.stop(c->library->device, (uint64_t)(uintptr_t)c, left) && off;
     }
     if (off)
         __atomic_store_n(&c->own->reading, 0, __ATOMIC_SEQ_CST);
@@ -642,7 +643,7 @@ static int ours_abort(halay_circle_t *dcomm, uint64_t patience_ns)
 /* The slab stays until the others have left. */
 static int ours_close(halay_circle_t *dcomm, uint64_t patience_ns)
 {
-    struct hly_ours_dcomm *c = (struct hly_ours_dcomm *)dcomm;
+    struct hly_shared_gpu_dcomm *c = (struct hly_shared_gpu_dcomm *)dcomm;
     if (!c)
         return HALAY_OK;
     if (c->me == 0)
@@ -650,13 +651,13 @@ static int ours_close(halay_circle_t *dcomm, uint64_t patience_ns)
     await(c, patience_ns, has_taken);
     if (!__atomic_load_n(&c->own->reading, __ATOMIC_SEQ_CST))
         slabs_close(c);
-    c->next = c->ours->closed;
-    c->ours->closed = c;
-    sweep(c->ours, 0);
+    c->next = c->library->closed;
+    c->library->closed = c;
+    sweep(c->library, 0);
     return HALAY_OK;
 }
 
-const halay_group_ops_t hly_group_ours = {
+const halay_group_ops_t hly_group_shared_gpu = {
     .size = sizeof(halay_group_ops_t),
     .about = ours_about,
     .query = ours_query,

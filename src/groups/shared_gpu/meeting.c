@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meeting.c - see meeting.h. */
-#include "groups/ours/meeting.h"
+#include "groups/shared_gpu/meeting.h"
 
 #include <errno.h>
 #include <fcntl.h>

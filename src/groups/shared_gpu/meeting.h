@@ -3,14 +3,14 @@
  * meeting.h - the memory in which the members of a device communicator meet: a memfd that the first
  * one makes and that the others find by its id. It stays until the last one has left it.
  */
-#ifndef HLY_OURS_MEETING_H
-#define HLY_OURS_MEETING_H
+#ifndef HLY_SHARED_GPU_MEETING_H
+#define HLY_SHARED_GPU_MEETING_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "device/device_builtin.h"
-#include "groups/ours/ours.h"
+#include "groups/shared_gpu/shared_gpu.h"
 
 /*
  * Written by this member alone. The first three are constant from before `ended` first grows. Each
