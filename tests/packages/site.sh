@@ -34,7 +34,7 @@ damaged "a script of another machine"
 for page in docs/troubleshooting docs/hang docs/man/halay_allreduce.3 reference/c/halay reference/python/halay.torch; do
     [ -s "$work/site/$page.html" ] || wrong "there is no $page.html"
 done
-grep -q 'id="c.halay_iallreduce"' "$work/site/reference/c/halay.html" || wrong "halay_iallreduce is not in the C reference"
+grep -q 'id="c.halay_iallreduce"' "$work/site/reference/c/request.html" || wrong "halay_iallreduce is not in the C reference"
 grep -q 'id="halay.torch.DistributedOptimizer"' "$work/site/reference/python/halay.torch.html" ||
     wrong "DistributedOptimizer is not in the Python reference"
 
@@ -56,7 +56,7 @@ elif [ "${1:-}${PACKAGES_LONG:-}" ] && [ "$browser" ]; then
     first infiniband docs/rdma-setup.html
     first halay_comm_shrink docs/man/halay_comm_shrink.3.html
     first HALAY_DEADLINE docs/man/halay.7.html#envvar-HALAY_DEADLINE
-    first halay_iallreduce reference/c/halay.html#c.halay_iallreduce
+    first halay_iallreduce reference/c/request.html#c.halay_iallreduce
 fi
 
 "$python" tests/packages/commands.py --selftest
