@@ -262,19 +262,19 @@ static pmix_status_t fence_begin(struct joining *j)
 }
 
 /*
- * This node's ranks cannot join. The launcher ends the exchange only when all ranks of the job take
- * part in it, and drops what was said on a node that has none left. So they take part, the first
- * one says why, and all stay until the other nodes know. Not where a rank has left: then the
- * exchange does not end.
+ * This node's meeting has refused all. The launcher ends the exchange only when all ranks of the
+ * job take part in it, and drops what was said on a node that has none left. So they take part, the
+ * first one says why, and all stay until the other nodes know. Not where a rank has left, or has an
+ * error of its own: then the exchange does not end, and ranks of this node would wait for it.
  */
-static void excuse(struct joining *j, int nranks, const char *why)
+static void excuse(struct joining *j, int nranks)
 {
     const uint64_t now = hly_boot_now_ns();
     const uint64_t end = now + EXCUSE_NS < j->node.end_ns ? now + EXCUSE_NS : j->node.end_ns;
-    if (j->node.nlocal == nranks || j->node.lost || now >= end)
+    if (j->node.nlocal == nranks || !j->node.refused || now >= end)
         return;
     if (j->node.role == HLY_ROLE_FIRST)
-        hly_pmix_refusal_put(j->log, &j->node, why);
+        hly_pmix_refusal_put(j->log, &j->node);
     if (fence_begin(j) == PMIX_SUCCESS)
         hly_pmix_call_wait(&j->call, end);
 }
@@ -361,7 +361,7 @@ static int settle(struct joining *j, struct hly_pmix_identity *id)
     return rc;
 }
 
-static int exchange(struct joining *j, struct hly_pmix_identity *id, const char *error)
+static int exchange(struct joining *j, struct hly_pmix_identity *id)
 {
     struct hly_node *node = &j->node;
     char host[HLY_BOOT_HOST_BYTES];
@@ -376,7 +376,7 @@ static int exchange(struct joining *j, struct hly_pmix_identity *id, const char 
     node->nranks = id->nranks;
     rc = hly_node_meet(node);
     if (rc)
-        excuse(j, id->nranks, *error ? error : "it is out of memory");
+        excuse(j, id->nranks);
     if (rc == HALAY_OK && node->role != HLY_ROLE_MEMBER)
         rc = hly_pmix_record_put(j->log, node);
     if (rc == HALAY_OK)
@@ -540,7 +540,7 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
         goto finish_call;
     }
     prepare(&j, info, id);
-    rc = exchange(&j, id, heard.error);
+    rc = exchange(&j, id);
     tell_others(&j, rc, heard.error);
     if (rc && mpi == MPI_GONE)
         hly_boot_say(log, 0,

@@ -208,6 +208,7 @@ static int hello(struct hly_node *node)
         const uint64_t now = hly_boot_now_ns();
         rc = ask(node, node->fd, false, now < node->half_ns ? node->half_ns : node->end_ns, &heard,
                  &answer, &why);
+        node->refused = rc && heard == HLY_BOOT_HEARD;
         if (!rc || heard != HLY_BOOT_HUNG_UP)
             break;
         close(

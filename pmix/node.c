@@ -219,13 +219,13 @@ static void refuse_all(struct hly_node *node, const struct hly_worlds_action *a)
     char who[128];
     if (a->cause == HLY_CAUSE_MISSING)
         hly_node_missing(node, false, node->failure);
-    node->lost = a->cause == HLY_CAUSE_LEFT;
-    if (node->lost)
+    if (a->cause == HLY_CAUSE_LEFT)
         snprintf(node->failure, sizeof node->failure,
                  "%s has left while the ranks were joining the job: it has died, or its own "
                  "deadline was over; see what it says",
                  hly_boot_who(&node->hellos[a->place], who));
-    if (a->cause == HLY_CAUSE_MISSING || node->lost)
+    node->refused = a->cause != HLY_CAUSE_MISSING && a->cause != HLY_CAUSE_LEFT;
+    if (!node->refused)
         hly_boot_say(node->log, 0, "%s", node->failure);
     push_all(node, node->failure, -1);
     hly_worlds_refused(node->worlds);

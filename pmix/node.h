@@ -41,6 +41,7 @@ struct hly_node {
     struct hly_boot_key key;
     int listen_fd;              /* the caller's to close */
     int watch_fd;               /* readable: hly_node_step has something to do; or -1 */
+    bool refused;               /* its meeting has refused all; as far as is known all are there */
     bool *came;                 /* absent.c: who was ever in halay_init */
     struct hly_notices notices; /* of who is missing; since begin_ns */
     /* of the first rank */
@@ -50,7 +51,6 @@ struct hly_node {
     int *order;
     uint64_t linger_ns;
     char failure[HLY_NODE_TEXT]; /* empty: none */
-    bool lost;                   /* a rank of the list has left */
     /* of the others */
     int fd, table_fd;
     bool told; /* the first rank knows that this one is alone */

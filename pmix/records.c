@@ -96,14 +96,13 @@ static struct record *record_new(const struct hly_node *node, size_t bytes)
     return record;
 }
 
-int hly_pmix_refusal_put(const struct hly_boot_log *log, const struct hly_node *node,
-                         const char *text)
+int hly_pmix_refusal_put(const struct hly_boot_log *log, const struct hly_node *node)
 {
-    const size_t bytes = strlen(text) + 1;
+    const size_t bytes = strlen(node->failure) + 1;
     struct record *record = record_new(node, bytes);
     if (!record)
         return HALAY_ENOMEM;
-    memcpy(record->ranks, text, bytes);
+    memcpy(record->ranks, node->failure, bytes);
     const int rc = publish(log, record, sizeof *record + bytes);
     free(record);
     return rc;

@@ -10,9 +10,8 @@
 /* Puts the record of the node of which this rank is the first (or the only one). */
 int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *node);
 
-/* Puts why the ranks of this node cannot join the job, in the record's place. */
-int hly_pmix_refusal_put(const struct hly_boot_log *log, const struct hly_node *node,
-                         const char *text);
+/* Puts why the ranks of this node cannot join the job, node->failure, in the record's place. */
+int hly_pmix_refusal_put(const struct hly_boot_log *log, const struct hly_node *node);
 
 struct hly_pmix_reading {
     const struct hly_boot_log *log;

@@ -402,7 +402,7 @@ bool hly_stall_is_behind(const halay_comm_t *comm, uint32_t sequence, int rank)
 }
 
 /* Without memory there are no notices, and the deadline ends it. */
-static struct hly_stall *patience_of(halay_comm_t *comm, uint32_t of)
+static struct hly_stall *stall_of(halay_comm_t *comm, uint32_t of)
 {
     struct hly_stall **p = &comm->stalls[of];
     if (!*p)
@@ -423,7 +423,7 @@ static void restart(struct hly_stall *p, uint32_t sequence, uint64_t since_ns, u
 static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns)
 {
     const uint64_t now = w->now;
-    struct hly_stall *p = patience_of(w->comm, w->call ? HLY_OF_CALLS : HLY_OF_SURVIVORS);
+    struct hly_stall *p = stall_of(w->comm, w->call ? HLY_OF_CALLS : HLY_OF_SURVIVORS);
     if (!p || (p->started_ns == started_ns && now < p->look_ns))
         return;
     if (p->started_ns != started_ns || p->sequence != sequence) {
@@ -522,7 +522,7 @@ static void reported(halay_comm_t *comm, const struct hly_header *h, int about, 
     const bool consensus = of(h) == HLY_OF_SURVIVORS;
     const bool waits = consensus ? hly_consensus_waits(comm) : comm->oldest != comm->next_sequence;
     const uint64_t notice_ns = comm->context->settings.notice_ns;
-    struct hly_stall *p = patience_of(comm, of(h));
+    struct hly_stall *p = stall_of(comm, of(h));
     char call[128] = "halay_comm_agree or halay_comm_shrink";
     const bool other = p && (p->sequence != h->sequence || !p->started_ns);
     if (!p || (waits && other)) /* it is repeated; or this rank finds out by itself */
