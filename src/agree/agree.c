@@ -3,19 +3,19 @@
  * agree.c - ranks agree on a flag and on who has failed, also while further ranks fail
  * (docs/agreements.md, docs/decisions/agreements.md#0078).
  *
- * The lowest rank that is not known to have failed coordinates. Each rank gives it its
- * contribution (GIVE), with all whom it knows to have failed. When it has those of all others it
- * proposes a value (PROPOSE); when all have taken that (TAKEN), they are told that it is decided
- * (DECIDED). If it fails, the next one coordinates. A contribution to it has the value that its
- * sender has taken, if any: then that is what it proposes. A rank that has given up a coordinator
- * takes nothing from it any more.
+ * The lowest rank that is not known to have failed coordinates. Each rank sends it its
+ * contribution (VOTE), with all ranks that it knows to have failed. When the coordinator has those
+ * of all others, it proposes a value (ASK, with its ballot). When all have taken that (VOTE, with
+ * the same ballot), it tells them that the value is decided (DECIDED). If it fails, the next one
+ * coordinates. A contribution to that one has the value that its sender has taken, if any: then
+ * that is what it proposes. A rank that has given up a coordinator takes nothing from it any more.
  *
  * So what any rank has decided all living ones have taken, and nothing else can be proposed. A
  * rank that has decided goes on, and may hear nothing for long. So that nobody has to wait for it
  * then, it passes the decision on first, to the ranks that are 1, 2, 4, ... before and after it: if
  * it lives, that reaches all that live, while fewer die at the same time than it has told.
  *
- * A coordinator says that it waits (ASK), at first to all and then now and then. Whoever has not
+ * A coordinator asks for votes (ASK), at first all and then now and then. Whoever has not
  * been heard of by the deadline counts as failed: a rank that has not called, to the coordinator;
  * the coordinator, to the others. It is told so (LEFT_OUT), if it ever hears again.
  */
@@ -92,7 +92,7 @@ static bool awaits_any(const agreement_t *a)
 
 /* ---------------------------------------------------------------- messages out */
 
-static void tell(const agreement_t *a, sink_t *sink, int to, enum hly_agreement_what what)
+static void tell(const agreement_t *a, sink_t *sink, int to, enum hly_agree_what what)
 {
     const message_t m = {.what = what,
                          .call = a->call,
@@ -104,7 +104,7 @@ static void tell(const agreement_t *a, sink_t *sink, int to, enum hly_agreement_
     sink->send(sink->arg, to, &m);
 }
 
-static void tell_all(const agreement_t *a, sink_t *sink, enum hly_agreement_what what)
+static void tell_all(const agreement_t *a, sink_t *sink, enum hly_agree_what what)
 {
     for (int r = 0; r < a->nranks; r++)
         if (is_other(a, r))
@@ -164,7 +164,7 @@ static void propose(agreement_t *a, sink_t *sink)
     a->late = false;
     for (int r = 0; r < a->nranks; r++)
         if (is_other(a, r) && is_in(a, HLY_SET_HEARD, r))
-            tell(a, sink, r, HLY_AGREE_PROPOSE);
+            tell(a, sink, r, HLY_AGREE_ASK);
 }
 
 static void lead(agreement_t *a, sink_t *sink)
@@ -193,7 +193,7 @@ void hly_agreement_go_on(agreement_t *a, sink_t *sink)
     } else if (a->told != c) {
         a->told = c;
         a->wait_anew = true;
-        tell(a, sink, c, HLY_AGREE_GIVE);
+        tell(a, sink, c, HLY_AGREE_VOTE);
     }
 }
 
@@ -225,9 +225,9 @@ bool hly_agreement_is_sound(int nranks, const message_t *m)
     const uint32_t words = hly_set_words(nranks);
     const int spare = (int)words * 64 - nranks; /* bits that no rank has */
     const uint64_t none = spare ? ~UINT64_C(0) << (64 - spare) : 0;
-    return m->what >= HLY_AGREE_GIVE && m->what <= HLY_AGREE_LEFT_OUT &&
+    return m->what >= HLY_AGREE_VOTE && m->what <= HLY_AGREE_LEFT_OUT &&
            m->ballot <= (uint32_t)nranks && m->code <= 0 && m->call &&
-           (m->ballot || (m->what != HLY_AGREE_PROPOSE && m->what != HLY_AGREE_DECIDED)) &&
+           (m->ballot || m->what != HLY_AGREE_DECIDED) &&
            !((m->failed[words - 1] | m->without[words - 1]) & none);
 }
 
@@ -242,10 +242,19 @@ static void take(agreement_t *a, const message_t *m)
     memcpy(set_of(a, HLY_SET_WITHOUT), m->without, hly_set_words(a->nranks) * sizeof(uint64_t));
 }
 
-static void heard_give(agreement_t *a, int from, const message_t *m, sink_t *sink)
+/* Is this the value that its sender, or its receiver, has proposed as the coordinator? */
+static bool is_proposal(const message_t *m, int coordinator)
 {
-    if (a->proposed) { /* one that was not waited for */
-        tell(a, sink, from, HLY_AGREE_PROPOSE);
+    return m->ballot == (uint32_t)coordinator + 1;
+}
+
+static void heard_vote(agreement_t *a, int from, const message_t *m, sink_t *sink)
+{
+    if (a->proposed) {
+        if (is_proposal(m, a->rank))
+            add(a, HLY_SET_TAKEN, from);
+        else /* it was not waited for */
+            tell(a, sink, from, HLY_AGREE_ASK);
         return;
     }
     note_call(a, m->call);
@@ -259,16 +268,14 @@ static void heard_give(agreement_t *a, int from, const message_t *m, sink_t *sin
 static void heard(agreement_t *a, int from, const message_t *m, sink_t *sink)
 {
     const int c = hly_agreement_coordinator(a);
-    if (m->what == HLY_AGREE_GIVE)
-        heard_give(a, from, m, sink);
-    if (m->what == HLY_AGREE_PROPOSE) {
-        if (from != c || m->ballot != (uint32_t)from + 1)
+    if (m->what == HLY_AGREE_VOTE)
+        heard_vote(a, from, m, sink);
+    if (m->what == HLY_AGREE_ASK && is_proposal(m, from)) {
+        if (from != c)
             return;
         take(a, m);
-        tell(a, sink, from, HLY_AGREE_TAKEN);
+        tell(a, sink, from, HLY_AGREE_VOTE);
     }
-    if (m->what == HLY_AGREE_TAKEN && m->ballot == (uint32_t)a->rank + 1)
-        add(a, HLY_SET_TAKEN, from);
     if (from == c) /* it is there */
         a->wait_anew = true;
     hly_agreement_go_on(a, sink);

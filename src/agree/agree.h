@@ -7,19 +7,11 @@
 #ifndef HLY_AGREE_AGREE_H
 #define HLY_AGREE_AGREE_H
 
+#include "agree/message.h"
 #include "agree/sets.h"
 
-enum hly_agreement_what {
-    HLY_AGREE_GIVE = 1, /* to the coordinator: a contribution */
-    HLY_AGREE_ASK,      /* from there: I wait for contributions */
-    HLY_AGREE_PROPOSE,  /* take this value */
-    HLY_AGREE_TAKEN,    /* it was taken */
-    HLY_AGREE_DECIDED,  /* it is decided */
-    HLY_AGREE_LEFT_OUT  /* the others go on without you */
-};
-
 struct hly_agreement_message {
-    enum hly_agreement_what what;
+    enum hly_agree_what what;
     int call; /* what the sender has called it for: not 0 */
     int32_t flag, code;
     uint32_t ballot; /* 1 + the coordinator that has proposed this value; 0: it is a contribution */

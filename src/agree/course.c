@@ -34,7 +34,7 @@ enum hly_heard hly_failing_sort(hly_view_t *v, fault_t *f, const struct hly_brok
                                 const struct hly_failing_message *m, const verdict_t *theirs,
                                 bool complete)
 {
-    if (m->alarm == HLY_CONCLUDED) {
+    if (m->what == HLY_AGREE_DECIDED) {
         if (f && m->edge && m->edge <= (uint32_t)v->nranks)
             hly_held_note_speaker(f, (int)m->edge - 1);
         if (b->agreed)
@@ -43,7 +43,7 @@ enum hly_heard hly_failing_sort(hly_view_t *v, fault_t *f, const struct hly_brok
             return HLY_HEARD_AGREED;
         return f && f->entered && v->made && !f->final ? HLY_HEARD_IN_STEP : HLY_HEARD_NOTHING;
     }
-    if (m->alarm == HLY_LEAVES && f && f->entered && f->verdict.cause != HLY_CAUSE_DEADLINE)
+    if (m->what == HLY_AGREE_LEAVES && f && f->entered && f->verdict.cause != HLY_CAUSE_DEADLINE)
         return HLY_HEARD_NOTHING; /* what they agree on is why it is missed */
     if (hly_broken_ends(b, v->sequence))
         return HLY_HEARD_QUESTION;
@@ -69,14 +69,15 @@ bool hly_failing_heard_after(hly_view_t *v, fault_t *f, struct hly_broken *b,
 bool hly_failing_raise(hly_view_t *v, fault_t *f, const verdict_t *mine)
 {
     /* The others do not wait for the vote of a stopped rank: it adds nothing to theirs. Where a
-     * rank has failed, a vote stays: the judge may have told it to ranks that no longer listen. */
+     * rank has failed, a vote stays: the coordinator may have told it to ranks that no longer
+     * listen. */
     const bool stops = hly_verdict_stops(&f->verdict, v->rank),
-               stays = f->judging.voted && f->verdict.cause < HLY_CAUSE_ABSENT;
+               stays = f->voting.voted && f->verdict.cause < HLY_CAUSE_ABSENT;
     if (f->entered && (f->final || ((stops || stays) && mine->cause != HLY_CAUSE_DEVICE)))
         return false;
     const bool enters = !f->entered && v->made;
     if (hly_held_adopt(v, f, mine) && f->entered) {
-        f->judging.voted = 0; /* it votes again */
+        f->voting.voted = 0; /* it votes again */
         hly_failing_alarm(v, f);
     }
     return enters;
@@ -88,7 +89,7 @@ bool hly_failing_blames(hly_view_t *v, const fault_t *f, int rank, enum hly_give
     if (f->final || v->is(v->arg, rank) & HLY_RANK_LEFT)
         return false;
     if (hly_verdict_is_loss(&f->verdict))
-        return given == HLY_GIVEN_PART; /* it may be the better verdict, and one rank judges */
+        return given == HLY_GIVEN_PART; /* it may be the better verdict, and one rank coordinates */
     return f->verdict.cause >= HLY_CAUSE_STOPPED && given != HLY_GIVEN_ALL && !severed &&
            !hly_held_is_heard(v, f, rank);
 }
@@ -112,14 +113,14 @@ bool hly_failing_is_late(hly_view_t *v, fault_t *f, const struct hly_broken *b)
 {
     if (!f->final && b->is && b->by.cause == HLY_CAUSE_PEER) /* lost, or left after this call */
         hly_failing_by_time(v, f, HLY_CAUSE_PEER);
-    return f->looks >= HLY_LATE_LOOKS && (f->final || hly_judge_ends(v, f));
+    return f->looks >= HLY_LATE_LOOKS && (f->final || hly_coordinator_ends(v, f));
 }
 
 /* over: the communicator's ranks have agreed on this call. A rank that was told votes no more: it
  * ends by the look at the clock. */
 static bool is_decided(hly_view_t *v, fault_t *f, bool over)
 {
-    return !over && hly_judge_decides(v, f, false);
+    return !over && hly_coordinator_decides(v, f, false);
 }
 
 enum hly_course hly_failing_go_on(hly_view_t *v, fault_t *f, const struct hly_broken *b,
@@ -147,7 +148,7 @@ enum hly_end hly_failing_end(hly_view_t *v, fault_t *f, struct hly_broken *b, ve
     hly_verdict_drop_lists(verdict);
     if (!verdict->of &&
         (f->final || (verdict->cause > HLY_CAUSE_SETTINGS && verdict->cause != HLY_CAUSE_DEVICE &&
-                      verdict->cause < HLY_CAUSE_STOPPED && hly_judge_has_all(v, f))))
+                      verdict->cause < HLY_CAUSE_STOPPED && hly_coordinator_has_all(v, f))))
         return HLY_END_IN_STEP;
     if (f->final)
         return HLY_END_AS_AGREED;

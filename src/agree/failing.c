@@ -7,7 +7,7 @@
  * heard from every other (proved; exec/relaxed.h is the exception). A rank that enters, since its
  * call has failed, sends ALARM to the ranks 2^k after it modulo the ranks, for k = 0 .. L-1, where
  * L = ceil(log2 of the ranks). This graph does not depend on the plan, and an error reaches all
- * ranks in L messages. Then one rank judges which verdict it is (judge.c).
+ * ranks in L messages. Then one rank coordinates which verdict it is (coordinator.c).
  *
  * A rank votes only when its buffers are withdrawn, so no rank leaves while others write to it. The
  * dead are not waited for. A rank that is absent (has not made the call, or hangs) is named after a
@@ -41,7 +41,7 @@ void hly_failing_alarm(hly_view_t *v, const fault_t *f)
 
 void hly_failing_tell(hly_view_t *v, fault_t *f, int to, const verdict_t *agreed)
 {
-    struct hly_failing_message m = {.from = v->rank, .alarm = HLY_CONCLUDED};
+    struct hly_failing_message m = {.from = v->rank, .what = HLY_AGREE_DECIDED};
     if (f && v->made)
         hly_held_note_speaker(f, v->rank);
     m.edge = f ? (uint32_t)f->speaker : 0;
@@ -52,7 +52,7 @@ void hly_failing_tell(hly_view_t *v, fault_t *f, int to, const verdict_t *agreed
  * may ask it for its vote, and find nobody. */
 void hly_failing_leave(hly_view_t *v, const verdict_t *why)
 {
-    const struct hly_failing_message m = {.from = v->rank, .alarm = HLY_LEAVES};
+    const struct hly_failing_message m = {.from = v->rank, .what = HLY_AGREE_LEAVES};
     for (int r = 0; r < v->nranks; r++) {
         const unsigned is = v->is(v->arg, r);
         if (r != v->rank && !(is & (HLY_RANK_DEAD | HLY_RANK_LEFT)) &&
@@ -138,7 +138,7 @@ void hly_failing_name(hly_view_t *v, fault_t *f, verdict_t *absent)
 void hly_failing_named(hly_view_t *v, const fault_t *f)
 {
     const struct hly_failing_message m = {
-        .in_call = v->made, .from = v->rank, .alarm = HLY_BY_TIME};
+        .in_call = v->made, .from = v->rank, .what = HLY_AGREE_BY_TIME};
     for (int r = 0; v->nranks <= HLY_TOLD_MOST && r < v->nranks; r++)
         if (r != v->rank && !hly_is_dead(v, r) &&
             !(f->verdict.cause == HLY_CAUSE_PEER && f->verdict.rank == r))
@@ -162,7 +162,7 @@ void hly_failing_enter(hly_view_t *v, fault_t *f, uint64_t deadline_ns, const ve
     hly_held_reconsider(v, f);
     hly_held_note_dead(v, f);
     hly_failing_by_time(v, f, f->verdict.cause);
-    if (f->judging.clocked)
+    if (f->voting.clocked)
         hly_failing_by_time(v, f, HLY_CAUSE_ABSENT);
     hly_failing_alarm(v, f);
 }
@@ -192,16 +192,16 @@ bool hly_failing_heard(hly_view_t *v, fault_t *f, const struct hly_failing_messa
 {
     if (m->in_call)
         hly_held_note_speaker(f, m->from);
-    hly_judge_heard(v, f, m);
+    hly_coordinator_heard(v, f, m);
     const bool better = hly_held_adopt(v, f, theirs);
-    hly_judge_compare(v, f, m, theirs);
+    hly_coordinator_compare(v, f, m, theirs);
     if (!f->entered || !v->made)
         return better;
-    if (f->judging.clocked)
+    if (f->voting.clocked)
         hly_failing_by_time(v, f, HLY_CAUSE_ABSENT);
     if (better) {
         hly_failing_by_time(v, f, theirs->cause);
-        if (f->slow && m->alarm != HLY_JUDGE) /* all have it */
+        if (f->slow && m->what != HLY_AGREE_ASK) /* all have it */
             hly_failing_alarm(v, f);
     }
     return better;
@@ -209,9 +209,9 @@ bool hly_failing_heard(hly_view_t *v, fault_t *f, const struct hly_failing_messa
 
 bool hly_failing_help(hly_view_t *v, fault_t *f, bool first, bool over, verdict_t *agreed)
 {
-    const bool late = f->looks >= HLY_LATE_LOOKS && hly_judge_ends(v, f);
+    const bool late = f->looks >= HLY_LATE_LOOKS && hly_coordinator_ends(v, f);
     f->ready |= first || late;
-    const bool decides = !over && hly_judge_decides(v, f, late);
+    const bool decides = !over && hly_coordinator_decides(v, f, late);
     if (decides) {
         *agreed = f->verdict;
         hly_verdict_drop_lists(agreed);

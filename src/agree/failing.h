@@ -8,6 +8,7 @@
 #ifndef HLY_AGREE_FAILING_H
 #define HLY_AGREE_FAILING_H
 
+#include "agree/message.h"
 #include "agree/sets.h"
 #include "agree/verdict.h"
 
@@ -17,14 +18,15 @@
  * the end takes so many looks at the clock, and it polls between them. */
 #define HLY_LATE_LOOKS 8
 
-struct hly_judging { /* judge.c: one rank judges */
-    bool clocked;    /* to another rank the clock ends it */
-    bool probed;     /* this rank judges, and has asked who is called dead by others */
-    bool asked;      /* and all */
-    bool overdue;    /* the clock has gone by here: those that have not spoken are not waited for */
-    bool answers;    /* the judge has asked: this rank votes again */
-    uint32_t ballot; /* its judge is this modulo the ranks; the clock went by this / ranks times */
-    uint32_t warned; /* 1 + the ballot whose judge this rank has told of the death; 0: none */
+struct hly_voting { /* coordinator.c: one rank coordinates */
+    bool clocked;   /* to another rank the clock ends it */
+    bool probed;    /* this rank coordinates, and has asked who is called dead by others */
+    bool asked;     /* and all */
+    bool overdue;   /* the clock has gone by here: those that have not spoken are not waited for */
+    bool answers;   /* the coordinator has asked: this rank votes again */
+    uint32_t
+        ballot; /* its coordinator is this modulo the ranks; the clock went by this / ranks times */
+    uint32_t warned; /* 1 + the ballot whose coordinator this rank has told of the death; 0: none */
     uint32_t voted;  /* 1 + the one in which this rank has voted; 0: none */
 };
 
@@ -50,7 +52,7 @@ struct hly_fault {
     int speaker;          /* 1 + the lowest rank heard that is in the call: it logs the verdict */
     uint64_t deadline_ns; /* when it ends anyway */
     uint64_t absent_ns;   /* when a silent neighbour is called absent; UINT64_MAX: one was */
-    struct hly_judging judging;
+    struct hly_voting voting;
     struct hly_verdict_wire verdict; /* the best one heard; cause 0: none */
     struct hly_verdict_wire firm;    /* and the best that calls nobody absent */
     uint64_t sets[];                 /* HLY_FAILING_SETS of them, a bit a rank */
@@ -69,7 +71,7 @@ struct hly_failing_message {
     bool in_call; /* its sender has made the call */
     int from;
     uint32_t edge; /* the ballot; of CONCLUDED: 1 + the speaker */
-    enum hly_alarm alarm;
+    enum hly_agree_what what;
 };
 
 struct hly_failing_view { /* what an event finds around the state */
@@ -165,20 +167,22 @@ bool hly_held_share_call(hly_view_t *v, struct hly_verdict_wire *to,
 /* Takes a verdict over if it is the first or a better one. True: others should hear of it. */
 bool hly_held_adopt(hly_view_t *v, struct hly_fault *f, const struct hly_verdict_wire *theirs);
 
-/* ---------------------------------------------------------------- judge.c */
+/* ---------------------------------------------------------------- coordinator.c */
 
-/* Goes on with it. True: this rank judges, and all others that live have voted; or it is late. */
-bool hly_judge_decides(hly_view_t *v, struct hly_fault *f, bool late);
+/* Goes on with it. True: this rank coordinates, and all others that live have voted; or it is late.
+ */
+bool hly_coordinator_decides(hly_view_t *v, struct hly_fault *f, bool late);
 /* Does this rank wait for that one's message? */
-bool hly_judge_awaits(hly_view_t *v, const struct hly_fault *f, int rank);
+bool hly_coordinator_awaits(hly_view_t *v, const struct hly_fault *f, int rank);
 /* Has every other rank voted in this rank's ballot? */
-bool hly_judge_has_all(hly_view_t *v, const struct hly_fault *f);
+bool hly_coordinator_has_all(hly_view_t *v, const struct hly_fault *f);
 /* The clock has passed: does this rank end it by itself? Else it has more time now. */
-bool hly_judge_ends(hly_view_t *v, struct hly_fault *f);
-void hly_judge_heard(hly_view_t *v, struct hly_fault *f, const struct hly_failing_message *m);
+bool hly_coordinator_ends(hly_view_t *v, struct hly_fault *f);
+void hly_coordinator_heard(hly_view_t *v, struct hly_fault *f, const struct hly_failing_message *m);
 /* A message of it has come, and its verdict was adopted, or was not the better one. */
-void hly_judge_compare(hly_view_t *v, struct hly_fault *f, const struct hly_failing_message *m,
-                       const struct hly_verdict_wire *theirs);
+void hly_coordinator_compare(hly_view_t *v, struct hly_fault *f,
+                             const struct hly_failing_message *m,
+                             const struct hly_verdict_wire *theirs);
 /* Tells those whom it concerns that this is agreed on. f: NULL if this rank was not in it. */
 
 /* ---------------------------------------------------------------- failing.c: events */

@@ -132,8 +132,8 @@ bool hly_held_share_call(hly_view_t *v, verdict_t *to, const verdict_t *from)
     return true;
 }
 
-/* A judge has proposed at least one of the two: that of the higher ballot counts, as it is. But a
- * device that runs on is told in any case. */
+/* A coordinator has proposed at least one of the two: that of the higher ballot counts, as it is.
+ * But a device that runs on is told in any case. */
 static bool adopt_proposal(hly_view_t *v, fault_t *f, const verdict_t *theirs)
 {
     for (int i = 0; i < HLY_GONE_MAX; i++)

@@ -60,18 +60,8 @@ struct hly_verdict_wire {
     /* 1 + ranks that were called absent and have been heard of since. Not compared. */
     uint32_t present[HLY_PRESENT_MAX];
     uint32_t gone[HLY_GONE_MAX]; /* 1 + ranks that are dead. Not compared */
-    uint64_t stamp; /* 1 + the ballot in which a judge has proposed it; 0: none. Not compared */
-};
-
-/* The cookie of an ALARM. */
-enum hly_alarm {
-    HLY_ALARM_NEWS = 0,
-    HLY_CONCLUDED =
-        1,         /* this is agreed on; edge: 1 + the lowest rank known to be in the call, or 0 */
-    HLY_VOTE = 2,  /* to the judge of ballot `edge`: the verdict that its sender holds */
-    HLY_JUDGE = 3, /* the judge asks for that, and proposes its verdict, if it is stamped */
-    HLY_BY_TIME = 4, /* of one to all: the clock ends this agreement */
-    HLY_LEAVES = 5   /* of who leaves because its own call has failed */
+    uint64_t
+        stamp; /* 1 + the ballot in which a coordinator has proposed it; 0: none. Not compared */
 };
 
 /* A communicator of which ranks are lost, or out of step. */

@@ -45,8 +45,8 @@ static void post(void *arg, int to, const struct hly_failing_message *m,
                  const struct hly_verdict_wire *verdict)
 {
     const struct hly_fault_view *at = arg;
-    const bool has_call = at->request && m->alarm != HLY_CONCLUDED;
-    hly_control_send(at->comm, to, HLY_ALARM, at->is.sequence, m->edge, m->alarm,
+    const bool has_call = at->request && m->what != HLY_AGREE_DECIDED;
+    hly_control_send(at->comm, to, HLY_ALARM, at->is.sequence, m->edge, m->what,
                      has_call ? &at->request->call : NULL, verdict, sizeof(*verdict));
 }
 
@@ -528,7 +528,7 @@ static void enter_after(halay_comm_t *comm, struct hly_slot *slot,
  * This rank completed the call before it heard of the failure. It tells that ranks are out of step.
  * Its later calls fail, and while they do it takes part in the agreement: else it would pass on
  * only what it was told first, and two ranks that fail might end with different verdicts. What the
- * others agree on comes later (HLY_CONCLUDED).
+ * others agree on comes later (HLY_AGREE_DECIDED).
  */
 static void heard_after(halay_comm_t *comm, struct hly_slot *slot,
                         const struct hly_failing_message *m, const struct hly_verdict_wire *v)
@@ -570,11 +570,11 @@ void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
 void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
                      const struct hly_verdict_wire *v)
 {
-    const struct hly_failing_message m = {.in_call = h->signature != 0,
-                                          .from = (int)h->from,
-                                          .edge = h->edge,
-                                          .alarm = h->kind == HLY_ALARM ? (enum hly_alarm)h->cookie
-                                                                        : HLY_ALARM_NEWS};
+    const struct hly_failing_message m = {
+        .in_call = h->signature != 0,
+        .from = (int)h->from,
+        .edge = h->edge,
+        .what = h->kind == HLY_ALARM ? (enum hly_agree_what)h->cookie : HLY_AGREE_NEWS};
     struct hly_slot *at = &comm->slots[h->sequence % HLY_SLOTS],
                     *slot = hly_comm_slot(comm, h->sequence);
     struct hly_fault_view view;
@@ -699,8 +699,6 @@ static void look_at(halay_request_t *r, uint64_t now)
             return;
         name_the_missing(r, &v);
         hly_fault_raise(r->comm, r->sequence, &v);
-    } else {
-        hly_exec_doubt(r);
     }
 }
 

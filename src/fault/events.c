@@ -354,7 +354,7 @@ void hly_fault_verdict(halay_comm_t *comm, const struct hly_header *h,
     }
     struct hly_slot *slot = hly_comm_slot(comm, h->sequence);
     halay_request_t *r = slot ? slot->request : NULL;
-    if (h->kind == HLY_ALARM && h->cookie == HLY_LEAVES)
+    if (h->kind == HLY_ALARM && h->cookie == HLY_AGREE_LEAVES)
         note_reason(comm, (int)h->from, v);
     hly_fault_heard(comm, h, v);
     if (h->kind == HLY_REVOKE) /* the request may have ended meanwhile */

@@ -41,7 +41,7 @@ static uint64_t measure(const struct waiting *w)
         if (r->run.state[i] == HLY_STARTED && hly_step(r, i)->kind == HALAY_STEP_RECV)
             sum += r->run.step[i].arrived;
     if (r->slot->fault)
-        sum += (uint64_t)r->slot->fault->judging.ballot * 1009;
+        sum += (uint64_t)r->slot->fault->voting.ballot * 1009;
     return sum;
 }
 
@@ -72,7 +72,7 @@ static void await_all(struct hly_stall *p, const struct waiting *w)
         if (hly_failing_is_silent(v, f, k)) /* it may be called absent */
             await(p, comm, hly_failing_from(v, k));
     for (int rank = 0; fails && f->ready && rank < comm->nranks; rank++)
-        if (hly_judge_awaits(v, f, rank) && !hly_held_is_gone(v, f, rank))
+        if (hly_coordinator_awaits(v, f, rank) && !hly_held_is_gone(v, f, rank))
             await(p, comm, rank);
     if (!r->run.ran || (fails && hly_link_empty(&r->flying) && !r->targets))
         return;
@@ -320,7 +320,7 @@ static void tell_seen(const struct waiting *w, const struct hly_awaited *a)
         hly_fault_raise(w->comm, w->call->sequence, &v);
 }
 
-static void judge(const struct waiting *w, const struct hly_awaited *a)
+static void give_up(const struct waiting *w, const struct hly_awaited *a)
 {
     halay_comm_t *comm = w->comm;
     halay_request_t *r = w->call;
@@ -448,7 +448,7 @@ static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns
         speak(w, p);
     for (int i = 0; i < HLY_AWAITED_MOST; i++)
         if (w->call ? w->call->state != HLY_COMPLETE : !w->consensus->ended)
-            judge(w, &p->waits.awaited[i]);
+            give_up(w, &p->waits.awaited[i]);
 }
 
 void hly_stall_look(halay_request_t *r, uint64_t now)
@@ -467,6 +467,13 @@ void hly_stall_look_consensus(halay_comm_t *comm, struct hly_consensus *a, uint6
         look(&w, a->number, a->started_ns);
 }
 
+/* The call with this number, while this rank is in it. */
+static halay_request_t *call_at(halay_comm_t *comm, uint32_t sequence)
+{
+    const struct hly_slot *slot = hly_comm_slot(comm, sequence);
+    return slot && !slot->complete ? slot->request : NULL;
+}
+
 /* Where is `about`? This rank itself, or one of its node. */
 static void answer(halay_comm_t *comm, const struct hly_header *h, int about)
 {
@@ -476,20 +483,33 @@ static void answer(halay_comm_t *comm, const struct hly_header *h, int about)
     struct hly_blocked blocked[HLY_BLOCKED_MOST];
     uint32_t nblocked = 0;
     int64_t pid = 0;
+    const halay_request_t *r = NULL;
     uint32_t seen = made ? HLY_SEEN_HERE : HLY_SEEN_BEHIND, calls = comm->next_sequence;
     if (about != comm->rank) {
         seen = look_near(comm, about, &pid);
         calls = (uint32_t)pid;
     } else if (!consensus) {
         nblocked = hly_deadlock_chain(comm, h->sequence, made, blocked);
+        r = call_at(comm, h->sequence);
     }
     hly_control_send(comm, (int)h->from, HLY_TELL, h->sequence, seen | consensus,
-                     hly_cookie_about(about, calls), NULL, blocked, nblocked * sizeof(blocked[0]));
+                     hly_cookie_about(about, calls), r ? &r->call : NULL, blocked,
+                     nblocked * sizeof(blocked[0]));
 }
 
 static uint32_t of(const struct hly_header *h)
 {
     return h->edge & HLY_EDGE_CONSENSUS ? HLY_OF_SURVIVORS : HLY_OF_CALLS;
+}
+
+/* Ranks that have made different calls may wait for one another without a message between them.
+ * A halay_recv() may have another description than its halay_send(). */
+static void compare(halay_comm_t *comm, const struct hly_header *h)
+{
+    halay_request_t *r = call_at(comm, h->sequence);
+    if (r && r->state == HLY_RUNNING && r->run.ran && !comm->parent && h->signature &&
+        h->signature != r->call.signature)
+        hly_fault_mismatch(r, h);
 }
 
 static void told(halay_comm_t *comm, const struct hly_header *h, int about,
@@ -514,6 +534,7 @@ static void told(halay_comm_t *comm, const struct hly_header *h, int about,
     hly_awaited_answers(a, seen == HLY_SEEN_HERE, more, now);
     chain->n = hly_deadlock_check(comm, blocked, nblocked);
     memcpy(chain->blocked, blocked, chain->n * sizeof(blocked[0]));
+    compare(comm, h);
 }
 
 /* This rank is to say it for all: at its next look, or now if it is in no call. */

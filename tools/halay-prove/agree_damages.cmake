@@ -3,7 +3,7 @@
 # sources. Four guards are not in the list, since no run differs without them: what one of them stops another one has
 # stopped before. A rank does not take from others that it has failed (who says so refuses it); it takes nothing from a
 # coordinator before its own (which proposes what was taken, or cannot decide); and it ends if a value leaves it out
-# (who decides that says LEFT_OUT). A contribution after the proposal is answered with that; without, the next ASK, or
+# (who decides that says LEFT_OUT). A contribution after the proposal is answered with that; without, the next question, or
 # the decision, serves as well. A text that is not there exactly once is an error, so that the list keeps up with the source.
 set(agree_source ${PROJECT_SOURCE_DIR}/src/agree/agree.c)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${agree_source})
@@ -37,7 +37,7 @@ const hly_agreement_ops_t hly_damaged_${number} = {\"${what}\", hly_agreement_re
 endmacro()
 
 damage("a new value after one was taken" "    if (!a->ballot) {" "    if (true) {")
-damage("no wait for TAKEN" "if (a->late || !awaits_any(a))" "if (true)")
+damage("no wait for votes for a proposal" "if (a->late || !awaits_any(a))" "if (true)")
 damage("no wait for contributions" "if (awaits_any(a) && !a->late)" "if (false)")
 damage("the next coordinator is not told" "} else if (a->told != c) {" "} else if (a->told < 0) {")
 damage("the own flag is sent in place of the value's" ".flag = a->ballot ? a->value_flag : a->flag" ".flag = a->flag")
@@ -52,12 +52,12 @@ damage("who decides does not pass it on" "        pass_on(a, sink);" "        (v
 damage("it is passed on to the two next to it only" "d < a->nranks; d *= 2" "d < 2; d *= 2")
 damage("no deadline for a coordinator" ": r == c)" ": false)")
 damage("no deadline for contributions" "is_other(a, r) && !is_in(a, HLY_SET_HEARD, r) : r" "false : r")
-damage("no deadline for TAKEN" "a->late = true; /*" "/*")
+damage("no deadline for votes for a proposal" "a->late = true; /*" "/*")
 damage("no word of the decision" "        tell_all(a, sink, HLY_AGREE_DECIDED);" "        (void)sink;")
 damage("the value leaves out nobody who has died" "memcpy(set_of(a, HLY_SET_WITHOUT), set_of(a, HLY_SET_FAILED)"
   "memcpy(set_of(a, HLY_SET_WITHOUT), set_of(a, HLY_SET_ABSENT)")
-damage("TAKEN is not counted" "add(a, HLY_SET_TAKEN, from);" "(void)from;")
-damage("no TAKEN is sent" "tell(a, sink, from, HLY_AGREE_TAKEN);" "")
+damage("a vote for a proposal is not counted" "add(a, HLY_SET_TAKEN, from);" "(void)from;")
+damage("no vote for a proposal is sent" "tell(a, sink, from, HLY_AGREE_VOTE);" "")
 damage("LEFT_OUT is not heeded" "        a->left_out |= !a->decided || is_in(a, HLY_SET_WITHOUT, from);" "")
 
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/damages.c @ONLY CONTENT

@@ -99,7 +99,7 @@ static const struct story {
      {1, 0, 0},
      "c0 c1 c2 h01 h02 h10 h10 h20 h20 h01 h02 d0 f10 f20"},
     {"all have to have taken it before it is decided (0084)",
-     "no wait for TAKEN",
+     "no wait for votes for a proposal",
      3,
      {1, 0, 0},
      "c0 c1 c2 h01 h02 d0 f10 f20"},

@@ -99,7 +99,7 @@ typedef struct sender {
     int answers; /* the rank whose message is answered, or -1 */
 } sender_t;
 
-static const char *const words[] = {"", "GIVE", "ASK", "PROPOSE", "TAKEN", "DECIDED", "LEFT_OUT"};
+static const char *const words[] = {"", "VOTE", "ASK", "DECIDED", "LEFT_OUT"};
 
 static void send(void *arg, int to, const struct hly_agreement_message *m)
 {
@@ -123,8 +123,11 @@ static void send(void *arg, int to, const struct hly_agreement_message *m)
         w->complaint = "messages without end";
         return;
     }
-    const bool has_value = m->what == HLY_AGREE_PROPOSE || m->what == HLY_AGREE_DECIDED ||
-                           m->what == HLY_AGREE_GIVE; /* others bear it for nothing */
+    /* A vote for a proposal, and a question without one, bear a value for nothing. */
+    const uint32_t proposal = (m->what == HLY_AGREE_ASK ? s->rank : (uint32_t)to) + 1;
+    const bool has_value =
+        m->what == HLY_AGREE_DECIDED ||
+        (m->what <= HLY_AGREE_ASK && (m->what == HLY_AGREE_ASK) == (m->ballot == proposal));
     w->flights[w->nflights++] =
         (hly_flight_t){.from = (uint8_t)s->rank,
                        .to = (uint8_t)to,
@@ -132,7 +135,7 @@ static void send(void *arg, int to, const struct hly_agreement_message *m)
                        .call = (uint8_t)m->call,
                        .flag = has_value ? m->flag : 0,
                        .code = has_value ? m->code : 0,
-                       .ballot = has_value || m->what == HLY_AGREE_TAKEN ? m->ballot : !!m->ballot,
+                       .ballot = has_value || m->what == HLY_AGREE_VOTE ? m->ballot : 0,
                        .failed = m->what < HLY_AGREE_DECIDED ? *m->failed : 0,
                        .without = has_value ? *m->without : 0};
 }
@@ -421,7 +424,7 @@ void hly_world_apply(void *world, const hly_happens_t *e)
         }
         w->ops->go_on(a, &sink);
     } else if (hears && receive(w, from, e->a, behind, &f)) {
-        const struct hly_agreement_message m = {.what = (enum hly_agreement_what)f.what,
+        const struct hly_agreement_message m = {.what = (enum hly_agree_what)f.what,
                                                 .call = f.call,
                                                 .flag = f.flag,
                                                 .code = f.code,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Copies of src/agree/held.c, judge.c, failing.c and course.c, each with one place damaged: the exploration has to refuse all of
+# Copies of src/agree/held.c, coordinator.c, failing.c and course.c, each with one place damaged: the exploration has to refuse all of
 # them. They are added to DAMAGED (agree_damages.cmake). A text that is not there exactly once is an error, so that the
 # list keeps up with the source. One guard is not in it, since no run differs without it: who asks after the conclusion is
 # told, for whoever was told of it has passed it on.
 set(verdict_text "")
-foreach(part held judge failing course)
+foreach(part held coordinator failing course)
   set(verdict_source ${PROJECT_SOURCE_DIR}/src/agree/${part}.c)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${verdict_source})
   file(READ ${verdict_source} part_text)
@@ -21,7 +21,7 @@ macro(damage_verdict what from to)
   string(FIND "${verdict_text}" "${from}" first)
   string(FIND "${verdict_text}" "${from}" last REVERSE)
   if(first EQUAL -1 OR NOT first EQUAL last)
-    message(FATAL_ERROR "src/agree/{held,judge,failing,course}.c have not exactly once: ${from}")
+    message(FATAL_ERROR "src/agree/{held,coordinator,failing,course}.c have not exactly once: ${from}")
   endif()
   string(REPLACE "${from}" "${to}" damaged_text "${verdict_text}")
   set(damaged_names "")
@@ -42,7 +42,7 @@ endmacro()
 
 damage_verdict("the better verdict is not taken" "!hly_verdict_better(t, &f->verdict))" "true)")
 damage_verdict("no vote is sent" "    if (j->answers || (due &&" "    if (j->answers || (false &&")
-damage_verdict("a vote can change" "stays = f->judging.voted &&" "stays = false &&")
+damage_verdict("a vote can change" "stays = f->voting.voted &&" "stays = false &&")
 damage_verdict("that all are in step is not told" "v->made && !f->final ? HLY_HEARD_IN_STEP" "false ? HLY_HEARD_IN_STEP")
 damage_verdict("one that is absent is in step" "if (r != v->rank && !voted(v, f, r))" "if (false)")
 damage_verdict("who leaves tells only those that it has a link to" "(v->nranks <= HLY_TOLD_MOST || is & HLY_RANK_CALLED))" "is & HLY_RANK_CALLED)")
@@ -61,7 +61,7 @@ damage_verdict("the clock ends it for each rank" "round >= ROUNDS ||" "true ||")
 damage_verdict("what is proposed is not taken" "mine : theirs->stamp <= f->verdict.stamp" "mine : true")
 damage_verdict("no verdict is proposed" "taken && (whole || has_proposed(f))" "true")
 damage_verdict("who may live and has not voted does not count" "taken && (whole || has_proposed(f))" "taken")
-damage_verdict("the judge waits for no vote" "        all = !is_awaited(v, f, r);" "        all = true;")
+damage_verdict("the coordinator waits for no vote" "        all = !is_awaited(v, f, r);" "        all = true;")
 damage_verdict("who was stopped and speaks is not asked" "           (spoke(v, f, rank) || !hly_verdict_stops(&f->verdict, rank));" "           !hly_verdict_stops(&f->verdict, rank);")
 
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/verdicts.c @ONLY CONTENT

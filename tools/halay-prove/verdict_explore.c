@@ -134,12 +134,12 @@ static const struct call_story {
     hly_case_limits_t limits;
     const char *events;
 } stories[] = {
-    {"who was stopped reads what has come before it judges",
+    {"who was stopped reads what has come before it coordinates",
      "what has come is not read first",
      2,
      {0, 1, 1, 0, false},
      "c1 h01 t0 l1 c0 s0 t0 l1 t0 g0 l1 h01 h01"},
-    {"the judge tells one rank, which has no link to the other one, and dies",
+    {"the coordinator tells one rank, which has no link to the other one, and dies",
      "a vote can change",
      4,
      {2, 0, 0, 0, false, true},
@@ -150,7 +150,7 @@ static const struct call_story {
      {1, 0, 1, 0, false},
      "c0 h10 c1 h01 h20 t0 l0 h10 h01 h01 h20 t0 l0 h10 h01 h10 l1 h01 h20 h20 t0 l0 d0 f10 c2 h12 "
      "l1 h20"},
-    {"an absent rank calls when the others have said that it is absent, and their judge dies",
+    {"an absent rank calls when the others have said that it is absent, and their coordinator dies",
      "no verdict is proposed",
      3,
      {1, 0, 1, 0, false},
@@ -177,7 +177,7 @@ static const struct call_story {
      3,
      {0, 0, 1, 0, true, false, 1, true},
      "c0 h10 c1 h01 h20 t0 l0 c2 h02 h12 e1 f01 h20 h02 h02 h20 h02 h20 h02"},
-    {"who was stopped and goes on waits for the judge",
+    {"who was stopped and goes on waits for the coordinator",
      "who was stopped and speaks is not asked",
      3,
      {1, 1, 0, 0, false},

@@ -143,7 +143,7 @@ static uint64_t until(const hly_call_world_t *w, uint64_t time)
 
 static uint64_t mix_fault(uint64_t hash, const hly_call_world_t *w, const struct hly_fault *f)
 {
-    const struct hly_judging *j = &f->judging;
+    const struct hly_voting *j = &f->voting;
     const hly_short_t verdict = hly_shorten(&f->verdict), firm = hly_shorten(&f->firm);
     hash = mix_short(mix_short(hash, &verdict), &firm);
     hash = hly_seen_mix(hash, f->entered | f->slow << 1 | f->ready << 2 | f->final << 3 |
@@ -181,7 +181,7 @@ uint64_t hly_call_world_hash(const void *world)
         const hly_letter_t *l = &w->letters[i];
         uint64_t *link = &links[l->from * HLY_CALL_RANKS + l->to];
         uint64_t one = hly_seen_mix(w->limits.in_order ? *link + 1 : 1,
-                                    l->kind | (uint64_t)l->alarm << 8 | (uint64_t)l->edge << 16 |
+                                    l->kind | (uint64_t)l->what << 8 | (uint64_t)l->edge << 16 |
                                         (uint64_t)l->in_call << 24);
         one = mix_short(one, &l->verdict);
         *link = w->limits.in_order ? one : *link + one;

@@ -49,14 +49,14 @@ static unsigned what_is(void *arg, int rank)
            (c->known & bit((uint32_t)rank) ? HLY_RANK_DEAD : 0u);
 }
 
-static const char *const alarms[] = {"ALARM", "CONCLUDED", "VOTE", "JUDGE", "BY_TIME", "LEAVES"};
+static const char *const said[] = {"NEWS", "VOTE", "ASK", "DECIDED", "", "BY_TIME", "LEAVES"};
 
 static void post(void *arg, int to, const struct hly_failing_message *m,
                  const struct hly_verdict_wire *v)
 {
     const sight_t *s = arg;
     if (s->w->loud) {
-        printf(" -> %s to %d:", alarms[m->alarm], to);
+        printf(" -> %s to %d:", said[m->what], to);
         const hly_short_t told = hly_shorten(v);
         hly_print_short(&told);
     }
@@ -64,7 +64,7 @@ static void post(void *arg, int to, const struct hly_failing_message *m,
     hly_letter_put(s->w, &(hly_letter_t){.from = (uint8_t)s->rank,
                                          .to = (uint8_t)to,
                                          .kind = ALARM,
-                                         .alarm = (uint8_t)m->alarm,
+                                         .what = (uint8_t)m->what,
                                          .edge = (uint8_t)m->edge,
                                          .in_call = m->in_call,
                                          .verdict = hly_shorten(v)});
@@ -322,14 +322,16 @@ static void concluded(hly_call_world_t *w, uint32_t r, const struct hly_verdict_
 static void hear_verdict(hly_call_world_t *w, uint32_t r, const hly_letter_t *l)
 {
     hly_caller_t *c = &w->ranks[r];
-    const struct hly_failing_message m = {
-        .in_call = l->in_call, .from = l->from, .edge = l->edge, .alarm = (enum hly_alarm)l->alarm};
+    const struct hly_failing_message m = {.in_call = l->in_call,
+                                          .from = l->from,
+                                          .edge = l->edge,
+                                          .what = (enum hly_agree_what)l->what};
     const struct hly_verdict_wire v = hly_whole(&l->verdict);
     const struct hly_broken b = broken_of(c);
     struct hly_fault *f = c->has_fault ? &c->fault : NULL;
     sight_t s;
     hly_view_t *view = view_of(&s, w, r);
-    if (m.alarm == HLY_LEAVES) {
+    if (m.what == HLY_AGREE_LEAVES) {
         c->explained |= bit(l->from);
     }
     switch (w->ops->sort(view, f, &b, &m, &v, c->phase == HLY_WELL || c->phase == HLY_ENDED)) {
@@ -410,7 +412,7 @@ static void hear(hly_call_world_t *w, uint32_t r, uint32_t from, uint32_t behind
         return;
     }
     if (w->loud) {
-        printf(" %s", l.kind == DATA ? "data" : alarms[l.alarm]);
+        printf(" %s", l.kind == DATA ? "data" : said[l.what]);
         if (l.kind != DATA) {
             hly_print_short(&l.verdict);
         }
@@ -620,7 +622,7 @@ static hly_phase_t last_with_data(const hly_call_world_t *w)
 static bool is_idle(const hly_call_world_t *w, const hly_letter_t *l)
 {
     const hly_caller_t *to = &w->ranks[l->to];
-    const bool concluded = l->kind == ALARM && l->alarm == HLY_CONCLUDED;
+    const bool concluded = l->kind == ALARM && l->what == HLY_AGREE_DECIDED;
     if (l->kind == DATA) {
         return to->phase > last_with_data(w);
     }

@@ -87,7 +87,7 @@ typedef struct hly_short { /* a verdict */
 } hly_short_t;
 
 typedef struct hly_letter { /* a message under way */
-    uint8_t from, to, kind, alarm, edge, in_call;
+    uint8_t from, to, kind, what, edge, in_call;
     hly_short_t verdict;
 } hly_letter_t;
 

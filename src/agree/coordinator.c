@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * judge.c - one rank says for all which verdict it is (docs/decisions/agreements.md#0085, 0090), as
- * the coordinator of a consensus does.
+ * coordinator.c - one rank says for all which verdict it is (docs/decisions/agreements.md#0085,
+ * 0090), as the coordinator of a consensus does.
  *
- * Each rank votes: it sends the verdict that it holds to the judge. The judge takes the best one,
- * concludes when every rank that lives has voted, and tells them. If the judge dies, the next rank
- * judges.
+ * Each rank votes: it sends the verdict that it holds to the coordinator. The coordinator takes the
+ * best one, concludes when every rank that lives has voted, and tells them. If the coordinator
+ * dies, the next rank coordinates.
  *
- * Ballots number the judges: the judge of ballot b is rank b modulo the ranks. A rank goes on to a
- * higher ballot when its judge is dead, when a judge asks it in a higher one, and when its time is
- * up: then to the next round (b divided by the ranks), in which a rank that has not spoken does not
- * judge. A rank votes in no lower ballot any more.
+ * Ballots number the coordinators: the coordinator of ballot b is rank b modulo the ranks. A rank
+ * goes on to a higher ballot when its coordinator is dead, when a coordinator asks it in a higher
+ * one, and when its time is up: then to the next round (b divided by the ranks), in which a rank
+ * that has not spoken does not coordinator. A rank votes in no lower ballot any more.
  *
- * The judge tells nobody a verdict that not all of them hold: if their votes differ, or a rank that
- * may live has not voted, it proposes the best one, with its ballot, and they vote for that. The
- * proposal of the higher ballot counts, and any one beats a verdict that was not proposed. So
- * whoever judges after a judge that died or was passed over finds the same verdict, whoever of
- * those that were told has left, and whoever calls only now.
+ * The coordinator tells nobody a verdict that not all of them hold: if their votes differ, or a
+ * rank that may live has not voted, it proposes the best one, with its ballot, and they vote for
+ * that. The proposal of the higher ballot counts, and any one beats a verdict that was not
+ * proposed. So whoever coordinates after a coordinator that died or was passed over finds the same
+ * verdict, whoever of those that were told has left, and whoever calls only now.
  *
- * A rank that is in no call does not vote. The judge asks, and ends it without those that do not
- * speak within the grace time.
+ * A rank that is in no call does not vote. The coordinator asks, and ends it without those that do
+ * not speak within the grace time.
  */
 #include <string.h>
 
 #include "agree/failing.h"
 
 typedef struct hly_fault fault_t;
-typedef struct hly_judging judging_t;
+typedef struct hly_voting voting_t;
 typedef struct hly_verdict_wire verdict_t;
 
 enum { ROUNDS = 3 }; /* then each rank ends it by itself */
@@ -73,16 +73,17 @@ static bool is_out(hly_view_t *v, const fault_t *f, int rank)
 /* How often the clock has gone by: who has not spoken since is passed over. */
 static uint32_t round_of(hly_view_t *v, const fault_t *f)
 {
-    return f->judging.ballot / (uint32_t)v->nranks;
+    return f->voting.ballot / (uint32_t)v->nranks;
 }
 
-static int judge_in(hly_view_t *v, uint32_t ballot)
+static int coordinator_in(hly_view_t *v, uint32_t ballot)
 {
     return (int)(ballot % (uint32_t)v->nranks);
 }
 
-/* Nobody waits for a rank that others call stopped, so it does not judge while another rank can. */
-static bool can_judge(hly_view_t *v, const fault_t *f, int rank)
+/* Nobody waits for a rank that others call stopped, so it does not coordinate while another rank
+ * can. */
+static bool can_coordinate(hly_view_t *v, const fault_t *f, int rank)
 {
     if (rank == v->rank)
         return !hly_verdict_stops(&f->verdict, rank);
@@ -91,7 +92,7 @@ static bool can_judge(hly_view_t *v, const fault_t *f, int rank)
 
 static void follow(hly_view_t *v, fault_t *f, uint32_t ballot)
 {
-    judging_t *j = &f->judging;
+    voting_t *j = &f->voting;
     if (ballot == j->ballot)
         return;
     j->ballot = ballot;
@@ -100,25 +101,25 @@ static void follow(hly_view_t *v, fault_t *f, uint32_t ballot)
     clear(v, f, HLY_TOOK);
 }
 
-/* The judge of this ballot, or of the next one whose judge can. */
-static int judge_of(hly_view_t *v, fault_t *f)
+/* The coordinator of this ballot, or of the next one whose coordinator can. */
+static int coordinator_of(hly_view_t *v, fault_t *f)
 {
-    uint32_t ballot = f->judging.ballot;
+    uint32_t ballot = f->voting.ballot;
     for (int i = 0; i < v->nranks; i++)
-        if (can_judge(v, f, judge_in(v, ballot + (uint32_t)i))) {
+        if (can_coordinate(v, f, coordinator_in(v, ballot + (uint32_t)i))) {
             follow(v, f, ballot + (uint32_t)i);
-            return judge_in(v, f->judging.ballot);
+            return coordinator_in(v, f->voting.ballot);
         }
-    while (judge_in(v, ballot) != v->rank)
+    while (coordinator_in(v, ballot) != v->rank)
         ballot++;
     follow(v, f, ballot);
     return v->rank;
 }
 
-static void say(hly_view_t *v, const fault_t *f, int to, enum hly_alarm alarm)
+static void say(hly_view_t *v, const fault_t *f, int to, enum hly_agree_what what)
 {
     const struct hly_failing_message m = {
-        .from = v->rank, .in_call = v->made, .edge = f->judging.ballot, .alarm = alarm};
+        .from = v->rank, .in_call = v->made, .edge = f->voting.ballot, .what = what};
     v->send(v->arg, to, &m, &f->verdict);
 }
 
@@ -130,12 +131,12 @@ static bool is_awaited(hly_view_t *v, const fault_t *f, int rank)
     if (rank == v->rank || voted(v, f, rank) || hly_is_dead(v, rank) ||
         hly_verdict_stops(&f->verdict, rank))
         return false;
-    if (f->judging.overdue && !hly_verdict_is_loss(&f->verdict) && !spoke(v, f, rank))
+    if (f->voting.overdue && !hly_verdict_is_loss(&f->verdict) && !spoke(v, f, rank))
         return false;
     return waits || !is_out(v, f, rank);
 }
 
-/* All that live, and who was stopped if it has spoken: it is to hear who judges. */
+/* All that live, and who was stopped if it has spoken: it is to hear who coordinates. */
 static bool is_asked(hly_view_t *v, const fault_t *f, int rank)
 {
     return rank != v->rank && !hly_is_dead(v, rank) &&
@@ -148,13 +149,13 @@ static void more_time(hly_view_t *v, fault_t *f, uint32_t times)
     f->deadline_ns = v->now_ns + times * HLY_GRACE_NS;
 }
 
-/* Where two have died, ranks may not have heard of the failure, or take another one for the judge.
- * If only one is known, and not all are heard of, another one may be. A rank that has voted
- * is to hear that this rank judges, too. All are asked about an absent rank when the clock has
- * gone by. */
+/* Where two have died, ranks may not have heard of the failure, or take another one for the
+ * coordinator. If only one is known, and not all are heard of, another one may be. A rank that has
+ * voted is to hear that this rank coordinates, too. All are asked about an absent rank when the
+ * clock has gone by. */
 static void ask(hly_view_t *v, fault_t *f)
 {
-    judging_t *j = &f->judging;
+    voting_t *j = &f->voting;
     const bool loss = hly_verdict_is_loss(&f->verdict);
     const bool waits = f->absent_ns == UINT64_MAX || v->now_ns >= f->absent_ns;
     const bool all = round_of(v, f) || (loss && (f->verdict.gone[1] || waits));
@@ -164,42 +165,42 @@ static void ask(hly_view_t *v, fault_t *f)
     j->asked = all;
     for (int r = 0; r < v->nranks; r++)
         if (all ? is_asked(v, f, r) : is_awaited(v, f, r) && is_out(v, f, r))
-            say(v, f, r, HLY_JUDGE);
+            say(v, f, r, HLY_AGREE_ASK);
     if (all && (j->overdue || loss))
         more_time(v, f, 1);
 }
 
-/* As soon as this rank knows of a death it tells the judge; it votes when its buffers are
+/* As soon as this rank knows of a death it tells the coordinator; it votes when its buffers are
  * withdrawn. */
 static void vote(hly_view_t *v, fault_t *f)
 {
-    judging_t *j = &f->judging;
+    voting_t *j = &f->voting;
     const bool due = f->ready || round_of(v, f);
     if (j->answers || (due && j->voted != j->ballot + 1)) {
         if (j->answers)
             more_time(v, f, 2);
-        say(v, f, judge_in(v, j->ballot), HLY_VOTE);
+        say(v, f, coordinator_in(v, j->ballot), HLY_AGREE_VOTE);
         j->voted = j->ballot + 1;
         j->answers = false;
     } else if (!due && hly_verdict_is_loss(&f->verdict) && j->warned != j->ballot + 1) {
-        say(v, f, judge_in(v, j->ballot), HLY_ALARM_NEWS);
+        say(v, f, coordinator_in(v, j->ballot), HLY_AGREE_NEWS);
         j->warned = j->ballot + 1;
     }
 }
 
 static bool has_proposed(const fault_t *f)
 {
-    return f->verdict.stamp == f->judging.ballot + 1;
+    return f->verdict.stamp == f->voting.ballot + 1;
 }
 
 static void propose(hly_view_t *v, fault_t *f)
 {
-    judging_t *j = &f->judging;
+    voting_t *j = &f->voting;
     f->verdict.stamp = (uint64_t)j->ballot + 1;
     clear(v, f, HLY_TOOK);
     for (int r = 0; r < v->nranks; r++)
         if (voted(v, f, r) && !is_out(v, f, r))
-            say(v, f, r, HLY_JUDGE);
+            say(v, f, r, HLY_AGREE_ASK);
     more_time(v, f, 1);
 }
 
@@ -223,7 +224,7 @@ static bool is_taken(hly_view_t *v, fault_t *f)
     return false;
 }
 
-bool hly_judge_has_all(hly_view_t *v, const fault_t *f)
+bool hly_coordinator_has_all(hly_view_t *v, const fault_t *f)
 {
     for (int r = 0; r < v->nranks; r++)
         if (r != v->rank && !voted(v, f, r))
@@ -231,20 +232,20 @@ bool hly_judge_has_all(hly_view_t *v, const fault_t *f)
     return true;
 }
 
-bool hly_judge_awaits(hly_view_t *v, const fault_t *f, int rank)
+bool hly_coordinator_awaits(hly_view_t *v, const fault_t *f, int rank)
 {
-    const int judge = judge_in(v, f->judging.ballot);
-    return judge == v->rank ? is_awaited(v, f, rank) : judge == rank;
+    const int coordinator = coordinator_in(v, f->voting.ballot);
+    return coordinator == v->rank ? is_awaited(v, f, rank) : coordinator == rank;
 }
 
-bool hly_judge_decides(hly_view_t *v, fault_t *f, bool late)
+bool hly_coordinator_decides(hly_view_t *v, fault_t *f, bool late)
 {
-    const int judge = judge_of(v, f);
-    if (judge != v->rank) {
+    const int coordinator = coordinator_of(v, f);
+    if (coordinator != v->rank) {
         vote(v, f);
         return false;
     }
-    f->judging.answers = false;
+    f->voting.answers = false;
     ask(v, f);
     bool all = f->ready || round_of(v, f);
     for (int r = 0; r < v->nranks && all; r++)
@@ -261,23 +262,23 @@ static bool is_alone(hly_view_t *v, const fault_t *f)
     return true;
 }
 
-/* Others wait for the judge twice as long (vote): it may need as much time as it gives them for
- * their votes, and then for what it proposes. */
-bool hly_judge_ends(hly_view_t *v, fault_t *f)
+/* Others wait for the coordinator twice as long (vote): it may need as much time as it gives them
+ * for their votes, and then for what it proposes. */
+bool hly_coordinator_ends(hly_view_t *v, fault_t *f)
 {
-    judging_t *j = &f->judging;
+    voting_t *j = &f->voting;
     const uint32_t round = round_of(v, f);
     if (round >= ROUNDS || is_alone(v, f))
         return true;
-    const int judge = judge_of(v, f);
-    if (judge == v->rank && j->asked) {
+    const int coordinator = coordinator_of(v, f);
+    if (coordinator == v->rank && j->asked) {
         const bool again = j->overdue || hly_verdict_is_loss(&f->verdict);
         if (again && (has_proposed(f) || is_taken(v, f)))
             return true;
         j->overdue = true;
     } else {
         if (round)
-            set_of(v, f, HLY_SPOKE)[judge / 64] &= ~(UINT64_C(1) << judge % 64);
+            set_of(v, f, HLY_SPOKE)[coordinator / 64] &= ~(UINT64_C(1) << coordinator % 64);
         follow(v, f, (round + 1) * (uint32_t)v->nranks);
         j->overdue = true;
     }
@@ -285,29 +286,30 @@ bool hly_judge_ends(hly_view_t *v, fault_t *f)
     return false;
 }
 
-void hly_judge_compare(hly_view_t *v, fault_t *f, const struct hly_failing_message *m,
-                       const verdict_t *theirs)
+void hly_coordinator_compare(hly_view_t *v, fault_t *f, const struct hly_failing_message *m,
+                             const verdict_t *theirs)
 {
-    if (m->alarm == HLY_VOTE && m->edge == f->judging.ballot && theirs->stamp == f->verdict.stamp &&
-        !hly_verdict_better(theirs, &f->verdict) && !hly_verdict_better(&f->verdict, theirs))
+    if (m->what == HLY_AGREE_VOTE && m->edge == f->voting.ballot &&
+        theirs->stamp == f->verdict.stamp && !hly_verdict_better(theirs, &f->verdict) &&
+        !hly_verdict_better(&f->verdict, theirs))
         add(v, f, HLY_TOOK, m->from);
 }
 
-void hly_judge_heard(hly_view_t *v, fault_t *f, const struct hly_failing_message *m)
+void hly_coordinator_heard(hly_view_t *v, fault_t *f, const struct hly_failing_message *m)
 {
-    judging_t *j = &f->judging;
+    voting_t *j = &f->voting;
     add(v, f, HLY_SPOKE, m->from);
     if (m->edge / (uint32_t)v->nranks > ROUNDS)
         return;
     const bool laps = m->edge >= (uint32_t)v->nranks;
-    j->clocked |= m->alarm == HLY_BY_TIME || (m->alarm == HLY_JUDGE && laps);
-    if (m->alarm == HLY_VOTE) {
-        if (m->edge > j->ballot && judge_in(v, m->edge) == v->rank)
+    j->clocked |= m->what == HLY_AGREE_BY_TIME || (m->what == HLY_AGREE_ASK && laps);
+    if (m->what == HLY_AGREE_VOTE) {
+        if (m->edge > j->ballot && coordinator_in(v, m->edge) == v->rank)
             follow(v, f, m->edge);
         if (m->edge == j->ballot)
             add(v, f, HLY_VOTED, m->from);
-    } else if (m->alarm == HLY_JUDGE && m->edge >= j->ballot &&
-               (laps || m->edge == j->ballot || !is_linked(v, judge_in(v, j->ballot)))) {
+    } else if (m->what == HLY_AGREE_ASK && m->edge >= j->ballot &&
+               (laps || m->edge == j->ballot || !is_linked(v, coordinator_in(v, j->ballot)))) {
         follow(v, f, m->edge);
         j->answers = true;
     }
@@ -318,13 +320,13 @@ static bool is_power(uint32_t n)
     return !(n & (n - 1));
 }
 
-/* The judge tells all, and who was told those that are 1, 2, 4, ... before and after it: if the
- * judge dies, what one rank knows reaches all that live. One before this rank that has no link to
- * it may have left, and the call would wait for a link. */
+/* The coordinator tells all, and who was told those that are 1, 2, 4, ... before and after it: if
+ * the coordinator dies, what one rank knows reaches all that live. One before this rank that has no
+ * link to it may have left, and the call would wait for a link. */
 void hly_failing_tell_all(hly_view_t *v, fault_t *f, const verdict_t *agreed)
 {
     const uint32_t n = (uint32_t)v->nranks;
-    const bool all = f && judge_in(v, f->judging.ballot) == v->rank;
+    const bool all = f && coordinator_in(v, f->voting.ballot) == v->rank;
     for (uint32_t d = 1; d < n; d++) {
         const int rank = (int)(((uint32_t)v->rank + d) % n);
         const bool known = is_linked(v, rank) || agreed->cause == HLY_CAUSE_REVOKED ||
