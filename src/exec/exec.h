@@ -46,14 +46,6 @@ void hly_exec_go(halay_request_t *request);
 void hly_exec_finish(halay_request_t *request, int result);
 /* Does all steps that can be done now, and finishes the call if that was all. */
 void hly_exec_advance(halay_request_t *request);
-/*
- * Finds mismatches that would be deadlocks. Once a request has waited for long, this rank sends the
- * call's description to some of the ranks that it waits for. They compare it with their own call,
- * since ranks that have made another call may be waiting, too. Only the oldest call of a
- * communicator does so. A halay_recv() does not, for its sender may be far from its send. A relaxed
- * call gets no answers, so it does this when the clock is checked next.
- */
-void hly_exec_doubt(halay_request_t *request);
 /* The message of a RECV step has come whole. reduced: the reduction that reads it is done, too. */
 void hly_exec_landed(halay_request_t *request, uint32_t step, bool reduced);
 /* A SEND step's message has left, or a device has finished a REDUCE or COPY step. */

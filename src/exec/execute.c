@@ -25,9 +25,6 @@
 #include "wire/rendezvous.h"
 #include "wire/watch.h"
 
-#define DOUBT_NS    1000000000ll /* in a call */
-#define DOUBTS_MOST 8            /* messages in all, so that a wait makes few connections */
-
 /* ---------------------------------------------------------------- what can be started */
 
 static inline bool can_start(const halay_request_t *r, const halay_step_t *s)
@@ -464,7 +461,7 @@ void hly_exec_go(halay_request_t *r)
         hly_layout_segment(r, 0);
         r->header.segment = 0;
     }
-    r->run.ran = r->foreseen = r->doubts = r->listens = false;
+    r->run.ran = r->foreseen = r->listens = false;
     r->overdue = 0;
     const uint64_t now = hly_about_now_ns();
     r->started_ns = ctx->now_ns = now;
@@ -478,27 +475,6 @@ void hly_exec_go(halay_request_t *r)
     }
     comm->started++;
     start(r);
-}
-
-/* ---------------------------------------------------------------- long waits */
-
-void hly_exec_doubt(halay_request_t *r)
-{
-    halay_comm_t *comm = r->comm;
-    const bool relaxed = r->call.desc.flags & HLY_CALL_RELAXED;
-    const bool waited = (int64_t)(r->context->now_ns - r->started_ns) >= DOUBT_NS &&
-                        r->sequence == comm->oldest && !comm->parent;
-    if (r->doubts || r->state != HLY_RUNNING || !r->run.ran || !(relaxed || waited))
-        return;
-    r->doubts = true;
-    uint32_t most = DOUBTS_MOST;
-    for (uint32_t i = 0; i < r->plan->nsteps && most; i++) {
-        const halay_step_t *s = hly_step(r, i);
-        if (s->kind != HALAY_STEP_RECV || r->run.state[i] != HLY_STARTED)
-            continue;
-        hly_control_send(comm, (int)s->peer, HLY_DOUBT, r->sequence, 0, 0, &r->call, NULL, 0);
-        most--;
-    }
 }
 
 /* ---------------------------------------------------------------- news */

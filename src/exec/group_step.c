@@ -83,15 +83,15 @@ static uint32_t fill_counts(const halay_request_t *r, const halay_step_t *s, siz
     return group->kind;
 }
 
-/* A graph will wait for any member, also for one that this rank has no connection to. An empty
- * message makes the connection, so that this rank notices the member's death. */
+/* A graph will wait for any member, also for one that this rank has no connection to. A
+ * question makes the connection, so that this rank notices the member's death. */
 static void watch_members(const halay_request_t *r, struct hly_device_comm *dcomm)
 {
     dcomm->captured = true;
     for (uint32_t i = 0; i < dcomm->n; i++)
         if (i != dcomm->me)
-            hly_control_send(r->comm, (int)dcomm->rank[i], HLY_DOUBT, r->sequence, 0, 0, &r->call,
-                             NULL, 0);
+            hly_control_send(r->comm, (int)dcomm->rank[i], HLY_ASK, r->sequence, 0,
+                             hly_cookie_about((int)dcomm->rank[i], 0), NULL, NULL, 0);
 }
 
 /* True if this step is the only one left, and no division, scaling or copy follows the plan. */

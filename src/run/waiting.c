@@ -361,7 +361,6 @@ __attribute__((noinline)) static void idle(halay_request_t *r, struct wait *w, b
     }
     if (r->state == HLY_COMPLETE) /* by another thread, while this one had released the mutex */
         return;
-    hly_exec_doubt(r);
     stop_polling(ctx);
     ask(r, w, now);
     if (r->state != HLY_COMPLETE)
@@ -394,14 +393,6 @@ void hly_wait(halay_request_t *r)
         hly_progress(ctx); /* all transports, and the clock */
 }
 
-/* A wait for no call in particular: checks all calls under way for a mismatch
- * (hly_exec_doubt()). */
-static void doubt_all(halay_context_t *ctx)
-{
-    for (struct hly_link *l = ctx->requests.next; l != &ctx->requests; l = l->next)
-        hly_exec_doubt(HLY_OF(l, halay_request_t, link));
-}
-
 void hly_wait_until(halay_context_t *ctx, bool (*over)(void *arg), void *arg)
 {
     const bool shares = is_shared(ctx);
@@ -420,7 +411,6 @@ void hly_wait_until(halay_context_t *ctx, bool (*over)(void *arg), void *arg)
         since_ns = since_ns ? since_ns : now;
         if (now - since_ns <= polling_ns(ctx, shares) || over(arg))
             continue;
-        doubt_all(ctx);
         stop_polling(ctx);
         hly_sleep(ctx, SLEEP_NS);
         ctx->waiters.pollers++;

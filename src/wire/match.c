@@ -155,8 +155,6 @@ static void leave_landed(halay_request_t *r, uint32_t step, enum hly_landed land
 static bool deliver(halay_request_t *r, uint32_t step, const struct hly_header *h, const void *data,
                     size_t bytes)
 {
-    if (h->kind == HLY_DOUBT)
-        return true; /* it is the same call */
     if (step == HALAY_STEP_NONE) {
         hly_log(r->context, HLY_ERROR, "rank %u sent edge %u, which this rank's plan does not have",
                 h->from, h->edge);

@@ -198,7 +198,6 @@ struct halay_request {
     bool refused;    /* wrong from the beginning: its arguments, or no plan */
     bool bound;      /* its layout is that of `call`, and can serve again */
     bool foreseen;   /* it fails as the program knows already: log less */
-    bool doubts;     /* DOUBT was sent: hly_exec_doubt() */
     uint8_t overdue; /* looks at the clock since the deadline has passed: fault/call.c */
     bool direct;     /* messages are read and written in a device's memory: wire/register.h */
     bool listens;    /* its plan is done, its end waits: exec/listen.h */

@@ -28,7 +28,6 @@ enum hly_kind {
     HLY_ALARM,  /* this call has failed: struct hly_verdict_wire. See fault/call.c */
     HLY_REVOKE, /* receiver -> sender: stop writing to the target `cookie`, and say when you have */
     HLY_REVOKED, /* sender -> receiver: nothing is written to the target `cookie` any more */
-    HLY_DOUBT,   /* a call has waited for you for long: compare it with yours */
     /* For relaxed broadcasts. Edge 0: I leave when you have ended all calls up to this one; 1: I
      * have ended them. */
     HLY_LEAVE,
@@ -40,7 +39,7 @@ enum hly_kind {
                     */
     /* From a call that waits (fault/stall.c); cookie: hly_cookie_about(). Where is that rank? */
     HLY_ASK,
-    HLY_TELL,    /* the answer; edge: enum hly_seen */
+    HLY_TELL,    /* the answer; edge: enum hly_seen; call: that one, if its sender is in it */
     HLY_MISSING, /* to who speaks for all: that rank is awaited; edge as in TELL */
     HLY_KIND_END
 };
@@ -110,7 +109,7 @@ struct hly_blocked {
 #define HLY_CONSENSUS_RUNS 48
 
 struct hly_consensus_wire {
-    uint32_t what; /* enum hly_agreement_what: agree/agree.h */
+    uint32_t what; /* enum hly_agree_what: agree/agree.h */
     int32_t call;  /* enum hly_consensus_call */
     int32_t flag, code;
     uint32_t ballot; /* 1 + the coordinator that has proposed this value; 0: it is a contribution */
