@@ -108,9 +108,9 @@ def run(name, command, args):
 
 
 def run_quietly(name, command, args):
-    """The first quiet run, or the quietest of --patience ones; how many were thrown away."""
+    """The first quiet run, or the quietest of --tries ones; how many were thrown away."""
     best = None
-    for attempt in range(args.patience):
+    for attempt in range(args.tries):
         rows, cores = run(name, command, args)
         if best is None or cores < best[1]:
             best = rows, cores
@@ -290,7 +290,7 @@ def options(doc, variants):
     parser.add_argument("--seconds", type=float, default=0.1, help="of timed calls a size (0.1)")
     parser.add_argument("--factor", type=int, help="from size to size (2)")
     parser.add_argument("--noise", type=float, default=0.15, help="cores that others may take (0.15)")
-    parser.add_argument("--patience", type=int, default=3, help="so many tries for a quiet run (3)")
+    parser.add_argument("--tries", type=int, default=3, help="so many tries for a quiet run (3)")
     parser.add_argument("--pause", type=float, help="seconds before the next try (2)")
     parser.add_argument("--statistic", choices=("avg", "median", "min"), default="avg", help="over calls (avg)")
     parser.add_argument("--variants", default=",".join(variants), help="peers; or none (%(default)s)")

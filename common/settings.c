@@ -22,10 +22,9 @@ const struct hly_setting hly_settings_all[] = {
      "that a call may take before it ends with an error"},
     {"HALAY_START_DEADLINE", "number", "HALAY_DEADLINE, else 300", "seconds", EACH,
      "that the start waits for other ranks"},
-    {"HALAY_STOP_PATIENCE", "number", "30", "seconds", EACH,
+    {"HALAY_STOP_TIMEOUT", "number", "30", "seconds", EACH,
      "that calls wait for a process that is stopped"},
-    {"HALAY_LINK_PATIENCE", "number", "30", "seconds", EACH,
-     "that a link between nodes may be cut"},
+    {"HALAY_LINK_TIMEOUT", "number", "30", "seconds", EACH, "that a link between nodes may be cut"},
     {"HALAY_STALL", "number", "1", "seconds", EACH,
      "after which a call that waits says for whom; 0: never"},
     {"HALAY_ALGORITHM", "list", "chosen", "", ALIKE, "collective=algorithm,..."},
@@ -77,6 +76,7 @@ static const struct {
     {"HALAY_ISA", "a C program chooses by halay_config_t's isa; unset it"},
     {"HALAY_LAST_WORDS", BY_LAUNCHER},
     {"HALAY_LAUNCHER", "to run a process alone, set HALAY_JOB=none"},
+    {"HALAY_LINK_PATIENCE", "set HALAY_LINK_TIMEOUT"},
     {"HALAY_MEET", BY_LAUNCHER},
     {"HALAY_MEET_JOB", BY_LAUNCHER},
     {"HALAY_MEET_SLOT", BY_LAUNCHER},
@@ -85,6 +85,7 @@ static const struct {
     {"HALAY_OWN_GROUPS", "set HALAY_NCCL_LIBRARY=own:BYTES, or off"},
     {"HALAY_PROCESSORS", BY_LAUNCHER},
     {"HALAY_RECORD_AT", BY_LAUNCHER},
+    {"HALAY_STOP_PATIENCE", "set HALAY_STOP_TIMEOUT"},
 };
 
 bool hly_setting_is_open(const struct hly_setting *setting)

@@ -217,11 +217,11 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
         if (now >= node->end_ns)
             return HALAY_OK;
         uint64_t ms = (node->end_ns - now) / 1000000 + 1;
-        int patience = hly_node_patience_ms(node);
+        int timeout = hly_node_timeout_ms(node);
         const uint64_t notice_ms = (hly_notices_due_ns(&node->notices) - now) / 1000000;
-        if (notice_ms < (uint64_t)patience)
-            patience = (int)notice_ms + 1;
-        if (poll(p, 2, ms < (uint64_t)patience ? (int)ms : patience) < 0 && errno != EINTR) {
+        if (notice_ms < (uint64_t)timeout)
+            timeout = (int)notice_ms + 1;
+        if (poll(p, 2, ms < (uint64_t)timeout ? (int)ms : timeout) < 0 && errno != EINTR) {
             hly_boot_say(j->log, 0, "cannot wait for the other ranks: %s%s", strerror(errno),
                          hly_boot_remedy(errno));
             return HALAY_EBOOT;

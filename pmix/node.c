@@ -393,7 +393,7 @@ int hly_node_first_step(struct hly_node *node)
     return node->failure[0] ? HALAY_EBOOT : HALAY_OK;
 }
 
-int hly_node_patience_ms(const struct hly_node *node)
+int hly_node_timeout_ms(const struct hly_node *node)
 {
     const uint64_t now = hly_boot_now_ns();
     const uint64_t due = node->role == HLY_ROLE_FIRST   ? hly_worlds_due_ns(node->worlds)
@@ -461,7 +461,7 @@ static void begin(struct hly_node *node)
 
 static int tick(const struct hly_node *node)
 {
-    const int ms = hly_node_patience_ms(node);
+    const int ms = hly_node_timeout_ms(node);
     return ms < TICK_MS ? ms : TICK_MS;
 }
 

@@ -72,7 +72,7 @@ int hly_node_meet(struct hly_node *node);
 int hly_node_step(struct hly_node *node);
 
 /* How long the caller may sleep before the next step, if nothing comes. */
-int hly_node_patience_ms(const struct hly_node *node);
+int hly_node_timeout_ms(const struct hly_node *node);
 
 /* The first rank's: tells all members why there is no job; hands all the table. */
 void hly_node_fail(struct hly_node *node, const char *text);

@@ -27,7 +27,7 @@ ctests() {
     local folder=$1 labels fixed places out=() less=()
     shift
     places=$(nproc)
-    case $1 in unit | ranks | gpu | job) places=$((2 * places)) ;; esac # jobs wait for patiences, mostly
+    case $1 in unit | ranks | gpu | job) places=$((2 * places)) ;; esac # jobs wait for timeouts, mostly
     labels=$(IFS='|' && echo "$*")
     # Without a fixed layout of memory gcc 12's thread sanitizer does not start on some kernels.
     fixed=(setarch "$(uname -m)" -R)

@@ -450,7 +450,7 @@ static void give_up(struct hly_worlds *w, bool over, uint64_t now)
         }
         const bool unfit = wait && is_unfit(w, place);
         place->unfit_ns = !unfit ? 0 : place->unfit_ns ? place->unfit_ns : now;
-        const bool useless = unfit && now - place->unfit_ns >= w->patience_ns;
+        const bool useless = unfit && now - place->unfit_ns >= w->timeout_ns;
         if (hly_worlds_is_awaited(w, p) && (useless || (over && enough)))
             place->lost = true;
         if (useless && !enough)

@@ -88,8 +88,8 @@ struct hly_worlds_action {
 
 struct hly_worlds {
     int nplaces;
-    int least;            /* fewest processes of a world; 0: a static job, always all */
-    uint64_t patience_ns; /* how long an awaited process may be stopped */
+    int least;           /* fewest processes of a world; 0: a static job, always all */
+    uint64_t timeout_ns; /* how long an awaited process may be stopped */
     /* there is one meeting, whose holder sees connections, not processes: a guest that leaves, or a
      * second process of a place, breaks it */
     bool once;

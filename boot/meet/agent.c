@@ -24,8 +24,8 @@ enum { HEAD_LOST = 125 }; /* the agent's exit status, as where there is no head 
 
 struct mark { /* what the head wants of a process */
     bool start;
-    int patience_s, signal; /* signal: 0: none */
-    int64_t pid;            /* of the process that runs; 0: none */
+    int timeout_s, signal; /* signal: 0: none */
+    int64_t pid;           /* of the process that runs; 0: none */
 };
 
 struct halay_launch {
@@ -137,8 +137,8 @@ static int agent_start(const halay_launch_params_t *params, halay_launch_t **ser
     a->fd = -1;
     snprintf(a->head, sizeof a->head, "%s", params->head);
     a->marks = calloc((size_t)params->nranks, sizeof a->marks[0]);
-    const uint64_t patience_ns = hly_meet_seconds_ns("HALAY_START_DEADLINE", HLY_MEET_START_S);
-    int rc = !a->marks ? HALAY_ENOMEM : say_hello(a, hly_boot_now_ns() + patience_ns);
+    const uint64_t timeout_ns = hly_meet_seconds_ns("HALAY_START_DEADLINE", HLY_MEET_START_S);
+    int rc = !a->marks ? HALAY_ENOMEM : say_hello(a, hly_boot_now_ns() + timeout_ns);
     if (rc) {
         agent_stop(a);
         return rc;
@@ -204,7 +204,7 @@ static void take(halay_launch_t *a, const struct hly_frame *f)
     if (f->what == HALAY_LAUNCH_END)
         end(a, f->value, f->text);
     else if (ours && f->what == HALAY_LAUNCH_START)
-        a->marks[rank] = (struct mark){.start = true, .patience_s = f->value};
+        a->marks[rank] = (struct mark){.start = true, .timeout_s = f->value};
     else if (ours && f->what == HALAY_LAUNCH_SIGNAL)
         a->marks[rank].signal = f->value;
     else if (ours && f->what == HALAY_LAUNCH_LOOK)
@@ -256,7 +256,7 @@ static int agent_event(halay_launch_t *a, halay_launch_event_t *event)
         if (m->start) {
             m->start = false;
             event->what = HALAY_LAUNCH_START;
-            event->value = m->patience_s;
+            event->value = m->timeout_s;
             return 1;
         }
         if (m->signal) {

@@ -227,7 +227,7 @@ static int prepare(halay_launch_t *d)
         return HALAY_ENOMEM;
     }
     hly_worlds_init(d->worlds, d->params.nranks, d->params.least, d->order);
-    d->worlds->patience_ns = hly_meet_seconds_ns("HALAY_STOP_PATIENCE", HLY_MEET_PATIENCE_S);
+    d->worlds->timeout_ns = hly_meet_seconds_ns("HALAY_STOP_TIMEOUT", HLY_MEET_STOP_S);
     int rc = hly_boot_random(&d->log, d->job, sizeof d->job);
     return rc || d->key.has_secret ? rc : hly_boot_random(&d->log, d->secret, sizeof d->secret);
 }

@@ -61,7 +61,7 @@ int hly_frames_take(struct hly_frames *f, const char **bytes, size_t *n)
  * agent is lost, and the others wait for that word. */
 static int silence_ms(void)
 {
-    const uint64_t ms = hly_meet_seconds_ns("HALAY_LINK_PATIENCE", HLY_MEET_PATIENCE_S) / 1000000;
+    const uint64_t ms = hly_meet_seconds_ns("HALAY_LINK_TIMEOUT", HLY_MEET_STOP_S) / 1000000;
     return ms < 1000 ? 1000 : ms < SILENCE_MS ? (int)ms : SILENCE_MS;
 }
 

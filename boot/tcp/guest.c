@@ -116,7 +116,7 @@ static struct addrinfo *loopback(void)
 
 /* What there is where the name leads to, at any of the ports. A lookup that takes longer goes on.
  */
-static int search(struct hly_tcp *tcp, struct hly_lookup *name, uint64_t patience_ns,
+static int search(struct hly_tcp *tcp, struct hly_lookup *name, uint64_t timeout_ns,
                   struct hly_boot_greeting *greeting, int *port, char *why)
 {
     const struct addrinfo *found;
@@ -144,8 +144,8 @@ static int search(struct hly_tcp *tcp, struct hly_lookup *name, uint64_t patienc
             if (now >= tcp->end_ns)
                 break;
             *port = v->ports[k];
-            fd = hly_tcp_knock(tcp, at, *port, sooner(now + patience_ns, tcp->end_ns), greeting,
-                               why);
+            fd =
+                hly_tcp_knock(tcp, at, *port, sooner(now + timeout_ns, tcp->end_ns), greeting, why);
         }
     }
     if (near)
@@ -174,13 +174,13 @@ static int find(struct hly_tcp *tcp, struct hly_boot_greeting *greeting, int *po
 {
     const struct hly_tcp_variables *v = tcp->v;
     char why[WHY_BYTES] = "there was no time to look";
-    uint64_t pause = PAUSE_MIN_MS * MS, patience = KNOCK_MIN_MS * MS;
+    uint64_t pause = PAUSE_MIN_MS * MS, timeout = KNOCK_MIN_MS * MS;
     struct hly_notices notices = {tcp->begin_ns, (v->rank == 1 ? 1 : 4) * HLY_FIRST_NOTICE_NS, 0};
     struct hly_lookup *name = NULL;
     int fd = -1;
     while (hly_boot_now_ns() < tcp->end_ns) {
         name = name ? name : hly_lookup_start(v->address);
-        fd = search(tcp, name, patience, greeting, port, why);
+        fd = search(tcp, name, timeout, greeting, port, why);
         if (fd >= 0)
             break;
         if (name && hly_lookup_wait(name, 0)) { /* the next search looks anew */
@@ -194,7 +194,7 @@ static int find(struct hly_tcp *tcp, struct hly_boot_greeting *greeting, int *po
         struct timespec t = {(time_t)(nap / 1000000000u), (long)(nap % 1000000000u)};
         nanosleep(&t, NULL);
         pause = sooner(pause * 2, PAUSE_MAX_MS * MS);
-        patience = sooner(patience * 2, KNOCK_MAX_MS * MS);
+        timeout = sooner(timeout * 2, KNOCK_MAX_MS * MS);
     }
     hly_lookup_end(name);
     if (fd >= 0)

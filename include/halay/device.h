@@ -169,11 +169,11 @@ typedef struct halay_device_ops {
     int (*arm)(halay_device_t *device, int *fd);
 
     /*
-     * Stops work that is in flight, in patience_ns at most. poll does not return its cookie any
+     * Stops work that is in flight, in timeout_ns at most. poll does not return its cookie any
      * more. HALAY_OK: the device touches none of its buffers any more; the work may be done or not.
      * HALAY_EDEVICE: it still may; nothing more is launched on this device.
      */
-    int (*stop)(halay_device_t *device, uint64_t cookie, uint64_t patience_ns);
+    int (*stop)(halay_device_t *device, uint64_t cookie, uint64_t timeout_ns);
 
     /*
      * Marks the present end of the program's stream, as an event does. HALAY_INPROGRESS: poll will

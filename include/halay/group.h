@@ -134,20 +134,20 @@ typedef struct halay_group_ops {
     int (*poll)(halay_circle_t *dcomm, halay_group_done_t done[], int max);
 
     /*
-     * Ends an opening and all launches that are in flight, in patience_ns at most, without help of
+     * Ends an opening and all launches that are in flight, in timeout_ns at most, without help of
      * other members. The core does not poll any more, and calls close next. HALAY_OK: nothing of
      * this device communicator touches this rank's memory any more, gates included. HALAY_EDEVICE:
      * something still may.
      */
-    int (*abort)(halay_circle_t *dcomm, uint64_t patience_ns);
+    int (*abort)(halay_circle_t *dcomm, uint64_t timeout_ns);
 
     /*
      * Frees the device communicator; takes NULL. This rank has no launch in flight, but other
-     * members' launches may still read its data: waits for them, patience_ns at most. It is no
+     * members' launches may still read its data: waits for them, timeout_ns at most. It is no
      * error if they take longer. HALAY_EDEVICE: the device communicator did not end by itself, for
      * example because graphs of the program run on it, and was aborted.
      */
-    int (*close)(halay_circle_t *dcomm, uint64_t patience_ns);
+    int (*close)(halay_circle_t *dcomm, uint64_t timeout_ns);
 
     /* The text of the last error, with a remedy. Valid until the next call of this table. "": there
      * was no error, or its cause is unknown. */

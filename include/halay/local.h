@@ -37,13 +37,13 @@ typedef struct halay_move {
 } halay_move_t;
 
 /*
- * Has the device do the moves, in any order, and waits for all, patience_ns at most. After an error
+ * Has the device do the moves, in any order, and waits for all, timeout_ns at most. After an error
  * dst may hold anything. HALAY_EDEVICE: the device has failed, or has not finished in time. No move
  * is under way when this returns, unless the device could not be stopped: then no call can use the
  * device any more. Other calls of the context make progress meanwhile.
  */
 HALAY_API int halay_local_moves(halay_context_t *context, uint32_t kind, const halay_move_t moves[],
-                                size_t nmoves, uint64_t patience_ns);
+                                size_t nmoves, uint64_t timeout_ns);
 
 /* A mark in a stream of the program, as a recorded event is. The struct must stay at its address
  * until halay_local_unmark(). */
@@ -60,12 +60,11 @@ typedef struct halay_mark {
 HALAY_API int halay_local_mark(halay_context_t *context, const halay_stream_t *stream,
                                halay_mark_t *mark);
 /*
- * Waits for the mark, making progress, patience_ns at most; 0: does not wait. HALAY_OK: all work
+ * Waits for the mark, making progress, timeout_ns at most; 0: does not wait. HALAY_OK: all work
  * before the mark is done. HALAY_INPROGRESS: not yet. HALAY_EDEVICE: that work, or the device, has
  * failed.
  */
-HALAY_API int halay_local_marked(halay_context_t *context, halay_mark_t *mark,
-                                 uint64_t patience_ns);
+HALAY_API int halay_local_marked(halay_context_t *context, halay_mark_t *mark, uint64_t timeout_ns);
 /* Ends a mark that is in use. */
 HALAY_API void halay_local_unmark(halay_context_t *context, halay_mark_t *mark);
 

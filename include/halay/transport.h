@@ -73,7 +73,7 @@ typedef struct halay_transport_params {
     int local_rank;   /* among the ranks of this node, which spread over equally near devices */
     int local_nranks; /* 0: not known */
     /* How long a link may be cut before its peer counts as failed. 0: the transport's default. */
-    uint64_t link_patience_ns;
+    uint64_t link_timeout_ns;
 } halay_transport_params_t;
 
 typedef struct halay_transport_attr {

@@ -284,7 +284,7 @@ typedef struct halay_move {
     double factor;
 } halay_move_t;
 int halay_local_moves(halay_context_t *context, uint32_t kind, const halay_move_t moves[],
-                      size_t nmoves, uint64_t patience_ns);
+                      size_t nmoves, uint64_t timeout_ns);
 typedef struct halay_stream {
     size_t size;
     uint32_t kind;
@@ -295,7 +295,7 @@ typedef struct halay_mark {
     void *state[8];
 } halay_mark_t;
 int halay_local_mark(halay_context_t *context, const halay_stream_t *stream, halay_mark_t *mark);
-int halay_local_marked(halay_context_t *context, halay_mark_t *mark, uint64_t patience_ns);
+int halay_local_marked(halay_context_t *context, halay_mark_t *mark, uint64_t timeout_ns);
 int halay_local_refuse(halay_comm_t *comm, int code, const char *text, halay_request_t **request);
 int halay_local_on_wait(halay_context_t *context, int (*ask)(void *arg), void *arg);
 void halay_local_unmark(halay_context_t *context, halay_mark_t *mark);

@@ -240,7 +240,7 @@ class Session:
         return True
 
     def may_meet_again(self, failure: BaseException) -> bool:
-        """Whether a rank was lost by this, or stopped for longer than the others' patience, in a
+        """Whether a rank was lost by this, or stopped for longer than the others' timeout, in a
         job that goes on without it."""
         return self.elastic and isinstance(failure, (HalayPeerLost, HalayTimeout))
 
@@ -419,16 +419,16 @@ class Session:
             task = start(full)
         return self._hand_out(_Aside(among, full, task))
 
-    def reach(self, stream: Any, patience_ns: int = MOVE_NS) -> None:
+    def reach(self, stream: Any, timeout_ns: int = MOVE_NS) -> None:
         """Waits until the program's stream has come to where it ends now."""
-        mark, end = ffi.new("halay_mark_t *"), time.monotonic_ns() + patience_ns
+        mark, end = ffi.new("halay_mark_t *"), time.monotonic_ns() + timeout_ns
         code = lib.halay_local_mark(self.context, stream, mark)
         while code == lib.HALAY_EAGAIN and time.monotonic_ns() < end:
             lib.halay_context_progress(self.context, 1_000_000)
             code = lib.halay_local_mark(self.context, stream, mark)
         self.checked(code)
         try:
-            code = lib.halay_local_marked(self.context, mark, patience_ns)
+            code = lib.halay_local_marked(self.context, mark, timeout_ns)
         finally:
             lib.halay_local_unmark(self.context, mark)
         self.checked(lib.HALAY_ETIMEOUT if code == lib.HALAY_INPROGRESS else code)

@@ -119,13 +119,13 @@ def _seen(of: Session, kind: str, label: str, array: object, written: bool) -> S
 def _reach(of: Session, what: str, array: Seen) -> None:
     """Waits for the stream, but not as long as the other ranks wait for this one."""
     assert array.stream is not None
-    patience_ns = int(0.75 * deadline_s() * 1e9)
+    timeout_ns = int(0.75 * deadline_s() * 1e9)
     # It is asked first: so the device is known, also if nothing was called there yet. Memory that
     # cannot be used is the call's to refuse.
     if lib.halay_mem_kind(of.context, array.pointer, 0, ffi.new("uint32_t *")) != 0:
         return
     try:
-        of.reach(cuda_stream(array.stream), patience_ns)
+        of.reach(cuda_stream(array.stream), timeout_ns)
     except HalayError as failure:
         text = f"{what}: the stream in which its values come: {failure.verdict}"
         raise error(failure.code, text, of.rank, of.host) from None

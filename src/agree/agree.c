@@ -53,7 +53,7 @@ void hly_agreement_init(agreement_t *a, int nranks, int rank)
     memset(a, 0, hly_agreement_bytes(nranks));
     a->nranks = nranks;
     a->rank = rank;
-    a->told = -1;
+    a->voted_to = -1;
     a->flag = -1;
 }
 
@@ -190,8 +190,8 @@ void hly_agreement_go_on(agreement_t *a, sink_t *sink)
     const int c = hly_agreement_coordinator(a);
     if (c == a->rank) {
         lead(a, sink);
-    } else if (a->told != c) {
-        a->told = c;
+    } else if (a->voted_to != c) {
+        a->voted_to = c;
         a->wait_anew = true;
         tell(a, sink, c, HLY_AGREE_VOTE);
     }

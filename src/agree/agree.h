@@ -30,7 +30,7 @@ enum { /* the sets of a state */
 struct hly_agreement {
     int nranks, rank;
     int call;           /* what ranks have called it for; 0: none has yet */
-    int told;           /* the coordinator that has this rank's contribution, or -1 */
+    int voted_to;       /* the coordinator that has this rank's contribution, or -1 */
     bool entered;       /* the program has called here */
     bool decided;       /* the value is decided */
     bool left_out;      /* the others go on without this rank */

@@ -45,7 +45,7 @@ struct hly_fault {
     bool ready;           /* its buffers are withdrawn, and no older call fails: it votes */
     bool final;           /* the verdict is one that others have agreed on already; or this rank
                              has completed the call, and waits no longer */
-    bool told;            /* this rank has told the others that all are in step */
+    bool announced;       /* this rank has told the others that all are in step */
     bool after;           /* it was agreed on before this rank made the call */
     bool hurry;           /* the event wants to know soon what silent ranks do */
     uint32_t looks;       /* looks at the clock since the deadline */

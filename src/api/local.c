@@ -10,7 +10,7 @@
 #include "exec/work.h"
 #include "halay/local.h"
 
-#define PATIENCE_NS 100000000ull /* for the device to stop */
+#define TIMEOUT_NS 100000000ull /* for the device to stop */
 
 static int device_enter(halay_context_t *ctx, uint32_t kind, struct hly_device **device)
 {
@@ -161,7 +161,7 @@ static void await(halay_context_t *ctx, const struct hly_device *device,
 /* Takes back what the device has not done. */
 static void stop(halay_context_t *ctx, struct hly_device *device, struct hly_local *local)
 {
-    const uint64_t end = hly_now_ns() + PATIENCE_NS;
+    const uint64_t end = hly_now_ns() + TIMEOUT_NS;
     while (local->nflying) {
         struct hly_send *send = HLY_OF(local->flying.next, struct hly_send, link);
         const uint64_t now = hly_now_ns();
@@ -177,7 +177,7 @@ static void stop(halay_context_t *ctx, struct hly_device *device, struct hly_loc
 }
 
 int halay_local_moves(halay_context_t *context, uint32_t kind, const halay_move_t moves[],
-                      size_t nmoves, uint64_t patience_ns)
+                      size_t nmoves, uint64_t timeout_ns)
 {
     struct hly_device *device;
     struct hly_local local = {.status = HALAY_OK};
@@ -185,7 +185,7 @@ int halay_local_moves(halay_context_t *context, uint32_t kind, const halay_move_
     if (rc)
         return rc;
     hly_link_init(&local.flying);
-    const uint64_t end = hly_now_ns() + patience_ns;
+    const uint64_t end = hly_now_ns() + timeout_ns;
     uint32_t n;
     for (size_t i = 0; i < nmoves && !local.status; i += n) {
         n = together(&moves[i], nmoves - i);
@@ -240,13 +240,13 @@ int halay_local_mark(halay_context_t *context, const halay_stream_t *stream, hal
     return rc;
 }
 
-int halay_local_marked(halay_context_t *context, halay_mark_t *out, uint64_t patience_ns)
+int halay_local_marked(halay_context_t *context, halay_mark_t *out, uint64_t timeout_ns)
 {
     struct mark *mark = (struct mark *)(void *)out;
     int rc = mark ? hly_context_enter(context) : HALAY_EINVAL;
     if (rc)
         return rc;
-    const uint64_t end = patience_ns ? hly_now_ns() + patience_ns : 0;
+    const uint64_t end = timeout_ns ? hly_now_ns() + timeout_ns : 0;
     if (end)
         await(context, mark->device, &mark->local, end);
     if (mark->local.nflying && mark->device->lost)

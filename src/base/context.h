@@ -42,8 +42,8 @@ struct hly_settings {
     uint64_t deadline_ns;
     uint64_t start_deadline_ns; /* HALAY_START_DEADLINE */
     uint64_t notice_ns;         /* HALAY_STALL; 0: no notices */
-    uint64_t stop_patience_ns;  /* HALAY_STOP_PATIENCE */
-    uint64_t link_patience_ns;  /* HALAY_LINK_PATIENCE */
+    uint64_t stop_timeout_ns;   /* HALAY_STOP_TIMEOUT */
+    uint64_t link_timeout_ns;   /* HALAY_LINK_TIMEOUT */
     int level;                  /* HALAY_DEBUG */
     char isa[16];               /* halay_config_t's; empty: the best */
     char transport[32];         /* HALAY_TRANSPORT */
@@ -97,12 +97,12 @@ struct hly_waiters {
     int (*ask)(void *arg); /* of halay_local_on_wait(); NULL: nobody is asked */
     void *ask_arg;
     uint64_t interrupted_ns; /* when it last wanted a call to end; 0: never */
-    bool told;               /* this rank has said so */
+    bool reported;           /* this rank has logged it */
 };
 
 struct hly_nccl_here { /* NCCL and shared_gpu, which the context opens by itself:
                           run/group_library.c */
-    bool looked, told;
+    bool looked, warned;
     int version;    /* of NCCL; 0: there is none */
     uint64_t place; /* of the GPU */
     uint64_t reach; /* whom shared_gpu can reach; 0: nobody */

@@ -40,7 +40,7 @@ struct hly_slot {
     uint32_t sequence;
     halay_request_t *request;   /* NULL: not made yet */
     bool complete;              /* kept until all older ones are, too */
-    bool settled;               /* who fails in it knows whether this rank does */
+    bool outcome_known;         /* ranks that fail in it know whether this rank does */
     bool unacked;               /* relaxed: its end does not mean that all have made it */
     struct hly_link unexpected; /* messages that came before they could be used */
     struct hly_fault *fault;    /* NULL: all is well; even of a complete call: fault/call.c */
@@ -56,7 +56,7 @@ struct hly_cached_call {
 
 struct hly_relaxed_state { /* exec/relaxed.h */
     uint64_t signature;    /* of the last broadcast; 0: it has failed */
-    uint64_t told;         /* bit r: rank r has said that it has ended all calls */
+    uint64_t ended;        /* bit r: rank r has said that it has ended all calls */
     uint32_t next;         /* sequence number after the last broadcast's */
     uint32_t first;        /* of the first in this unbroken run of broadcasts */
     bool asked, planned;   /* selection was asked for a plan for this signature; there is one */
@@ -138,8 +138,8 @@ struct halay_comm {
     struct hly_explained *explained; /* HALAY_EXPLAIN: what was measured */
 
     struct hly_broken broken;
-    bool said;     /* the user has been told why */
-    uint64_t told; /* 1 + the last call that has failed here; 0: none has. Its failure is no news */
+    bool said;                            /* the user has been told why */
+    uint64_t last_failed;                 /* 1 + the last call that has failed here; 0: none has */
     struct hly_stall *stalls[HLY_STALLS]; /* fault/stall.c; NULL: none has waited long */
     struct hly_failure last;              /* the error that the program read last */
     bool failed;                          /* `last` is valid */
@@ -243,7 +243,7 @@ static inline struct hly_slot *hly_slot_of(halay_comm_t *comm, uint32_t sequence
     if (slot->sequence != sequence) {
         assert(!slot->request && !slot->fault && hly_link_empty(&slot->unexpected));
         slot->sequence = sequence;
-        slot->complete = slot->settled = slot->unacked = false;
+        slot->complete = slot->outcome_known = slot->unacked = false;
     }
     return slot;
 }

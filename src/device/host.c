@@ -439,11 +439,11 @@ static int host_arm(halay_device_t *device, int *fd)
     return HALAY_EUNSUPPORTED;
 }
 
-static int host_stop(halay_device_t *device, uint64_t cookie, uint64_t patience_ns)
+static int host_stop(halay_device_t *device, uint64_t cookie, uint64_t timeout_ns)
 {
     (void)device;
     (void)cookie;
-    (void)patience_ns;
+    (void)timeout_ns;
     return HALAY_OK;
 }
 

@@ -421,11 +421,11 @@ static int late_arm(halay_device_t *device, int *fd)
     return HALAY_OK;
 }
 
-static int late_stop(halay_device_t *device, uint64_t cookie, uint64_t patience_ns)
+static int late_stop(halay_device_t *device, uint64_t cookie, uint64_t timeout_ns)
 {
     struct late *late = (struct late *)device;
     uint32_t which = 0;
-    (void)patience_ns;
+    (void)timeout_ns;
     for (uint32_t m = 0; m < late->nmarks; m++)
         if (late->marks[m].cookie == cookie) {
             late->marks[m] = late->marks[--late->nmarks];

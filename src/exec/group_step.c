@@ -490,10 +490,10 @@ void hly_group_steps_force(halay_request_t *r)
 
 bool hly_group_steps_overdue(halay_request_t *r, char *text, size_t bytes)
 {
-    const uint64_t patience = r->comm->deadline_ns / 4, now = r->context->now_ns;
+    const uint64_t timeout = r->comm->deadline_ns / 4, now = r->context->now_ns;
     for (struct hly_link *l = r->flying.next; l != &r->flying; l = l->next) {
         const struct hly_send *send = as_group(l);
-        const bool late = send && send->since_ns + patience <= now;
+        const bool late = send && send->since_ns + timeout <= now;
         if (!send || !(late || r->state == HLY_FAILING))
             continue;
         const struct hly_device_comm *dcomm =

@@ -101,7 +101,7 @@ void hly_relaxed_answer(halay_comm_t *comm)
 void hly_relaxed_leave(halay_comm_t *comm, const struct hly_header *h)
 {
     if (h->edge) {
-        comm->relaxed.told |= UINT64_C(1) << h->from % HLY_RELAXED_RANKS;
+        comm->relaxed.ended |= UINT64_C(1) << h->from % HLY_RELAXED_RANKS;
         return;
     }
     comm->relaxed.asks |= UINT64_C(1) << h->from % HLY_RELAXED_RANKS;
@@ -118,5 +118,6 @@ void hly_relaxed_free(halay_comm_t *comm)
 
 bool hly_relaxed_waits_for(const halay_comm_t *comm, int rank)
 {
-    return rank != comm->rank && !(comm->relaxed.told >> rank & 1) && !hly_peer_is_dead(comm, rank);
+    return rank != comm->rank && !(comm->relaxed.ended >> rank & 1) &&
+           !hly_peer_is_dead(comm, rank);
 }

@@ -19,7 +19,7 @@
 
 #include "wire/request.h"
 
-#define HLY_RELAXED_RANKS 64 /* at most, since `told` has a bit a rank */
+#define HLY_RELAXED_RANKS 64 /* at most, since `ended` has a bit a rank */
 #define HLY_RELAXED_SIGN                                                                           \
     UINT64_C(0x5345524945530001) /* xored into the signature of relaxed calls */
 

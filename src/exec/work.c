@@ -17,7 +17,7 @@
 #include "wire/news.h"
 #include "wire/watch.h"
 
-#define PATIENCE_NS 100000000ull /* how long a device may take to stop a call's work */
+#define TIMEOUT_NS 100000000ull /* how long a device may take to stop a call's work */
 
 /* The device has taken the piece whose cookie is the address of the next hly_send. */
 static void note(halay_request_t *r, struct hly_device *device, uint32_t step, uint8_t lane)
@@ -404,7 +404,7 @@ static const struct hly_send *overdue_work(const halay_request_t *r)
 void hly_work_stop(halay_request_t *r)
 {
     halay_context_t *ctx = r->context;
-    const uint64_t end = hly_now_ns() + PATIENCE_NS;
+    const uint64_t end = hly_now_ns() + TIMEOUT_NS;
     struct hly_link *next;
     for (struct hly_link *l = r->flying.next; l != &r->flying; l = next) {
         struct hly_send *work = HLY_OF(l, struct hly_send, link);

@@ -25,7 +25,7 @@
 #include "wire/rendezvous.h"
 
 /* A rank came late if it has been in the call for less than this share of the deadline when that
- * passes for others; or than half of the patience, where they give up a stopped rank. */
+ * passes for others; or than half of the timeout, where they give up a stopped rank. */
 #define LATE_SHARE 8
 
 /* ---------------------------------------------------------------- the agreement */
@@ -139,7 +139,7 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
     hly_record_wait(r);
     r->listens = false;
     forget_refusal(r);
-    slot->settled = true;
+    slot->outcome_known = true;
     comm->context->timer_ns = 0;
     struct hly_fault_view at;
     const bool over = hly_broken_ends(&comm->broken, slot->sequence);
@@ -217,7 +217,7 @@ static enum hly_report report_of(halay_comm_t *comm, const struct hly_slot *slot
     const bool earlier = v->of && (int32_t)((uint32_t)(v->of - 1) - slot->sequence) < 0;
     /* If others have concluded before this rank, one of them has said it, and may have left. */
     const bool lower = s >= 0 && s < comm->rank &&
-                       ((f->final && !f->told) ||
+                       ((f->final && !f->announced) ||
                         !hly_held_is_gone(hly_fault_view(&at, comm, slot->sequence), f, s));
     return (f->after || earlier || lower) && v->rank != comm->rank ? HLY_REPORT_INFO
                                                                    : HLY_REPORT_WARNING;
@@ -244,7 +244,7 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     comm->relaxed.late = false;
     if (comm->inner) /* of groups that ended well: it is told by this call */
         comm->inner->relaxed.late = false;
-    comm->told = (uint64_t)slot->sequence + 1;
+    comm->last_failed = (uint64_t)slot->sequence + 1;
     hly_exec_finish(r, v.code);
     if (comm->context->outlived)
         help_all(comm->context, false); /* perhaps it was the last call */
@@ -258,9 +258,9 @@ static void tell_in_step(halay_comm_t *comm, struct hly_slot *slot)
     struct hly_fault_view at;
     struct hly_verdict_wire v;
     hly_view_t *view = hly_fault_view(&at, comm, slot->sequence);
-    if (f->told || hly_failing_end(view, f, &comm->broken, &v) != HLY_END_IN_STEP)
+    if (f->announced || hly_failing_end(view, f, &comm->broken, &v) != HLY_END_IN_STEP)
         return;
-    f->told = true;
+    f->announced = true;
     hly_failing_tell_all(view, f, &v);
     hly_failing_end_in_step(f, &v);
 }
@@ -371,15 +371,15 @@ void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_ver
         enter(comm, slot);
 }
 
-/* Others have given it up, by their deadline or their patience, and this call has hardly begun, or
+/* Others have given it up, by their deadline or their timeout, and this call has hardly begun, or
  * they say that it was stopped: then they have waited for it. */
 static void enter_late(halay_comm_t *comm, struct hly_slot *slot, bool stopped)
 {
     const halay_request_t *r = slot->request;
     const uint64_t since = hly_about_now_ns() - r->started_ns,
                    share = comm->deadline_ns / LATE_SHARE,
-                   patience = comm->context->settings.stop_patience_ns / 2;
-    stopped |= since < (share < patience ? share : patience);
+                   timeout = comm->context->settings.stop_timeout_ns / 2;
+    stopped |= since < (share < timeout ? share : timeout);
     if (slot->fault->verdict.cause >= HLY_CAUSE_STOPPED && stopped) {
         struct hly_verdict_wire v;
         hly_verdict_init(&v, comm, HLY_CAUSE_LATE, HALAY_ETIMEOUT, comm->rank);
@@ -504,7 +504,7 @@ static void enter_after(halay_comm_t *comm, struct hly_slot *slot,
                         const struct hly_failing_message *m, const struct hly_verdict_wire *v)
 {
     struct hly_verdict_wire mine = *v;
-    slot->settled = true;
+    slot->outcome_known = true;
     if (!mine.of)
         mine.of = (uint64_t)slot->sequence + 1;
     if (hly_broken_note(&comm->broken, &mine)) {
@@ -534,7 +534,7 @@ static void heard_after(halay_comm_t *comm, struct hly_slot *slot,
                         const struct hly_failing_message *m, const struct hly_verdict_wire *v)
 {
     struct hly_fault_view at;
-    if (!slot->settled)
+    if (!slot->outcome_known)
         enter_after(comm, slot, m, v);
     if (!outlives(slot)) /* it has failed in this call, too */
         return;
@@ -559,7 +559,7 @@ void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
         return;
     bool ended = slot->sequence == sequence && slot->complete;
     if ((ended || (int32_t)(sequence - comm->oldest) < 0) && !comm->relaxed.late &&
-        comm->told < v->of && v->cause != HLY_CAUSE_REVOKED) {
+        comm->last_failed < v->of && v->cause != HLY_CAUSE_REVOKED) {
         struct hly_failure f;
         comm->relaxed.late = true; /* the program was told that the call is good */
         hly_fault_tell(comm, sequence, v, HLY_REPORT_INFO, &f); /* who has concluded says it */

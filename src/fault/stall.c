@@ -5,7 +5,7 @@
  *
  * No rank has more than one question open to another, since who computes for long answers none. A
  * notice decides nothing. Only that a process is stopped does, seen in /proc by a rank of its node
- * again and again for the patience of HALAY_STOP_PATIENCE.
+ * again and again for the timeout of HALAY_STOP_TIMEOUT.
  */
 #include "fault/stall.h"
 
@@ -228,8 +228,8 @@ static void say(halay_comm_t *comm, const struct hly_stall *p, const char *call,
     hly_line_until(&line, p->of == HLY_OF_SURVIVORS ? "the others go on without it" : HLY_ENDS, end,
                    now);
     if (end > now && far)
-        hly_line_put(&line, "; %.1f s after its link was cut, if it is (HALAY_LINK_PATIENCE)",
-                     (double)comm->context->settings.link_patience_ns * 1e-9);
+        hly_line_put(&line, "; %.1f s after its link was cut, if it is (HALAY_LINK_TIMEOUT)",
+                     (double)comm->context->settings.link_timeout_ns * 1e-9);
     hly_log(comm->context, HLY_WARN, "%s", room);
 }
 
@@ -252,9 +252,9 @@ static uint64_t end_ns(const struct waiting *w, const struct hly_stall *p)
     uint64_t end = w->deadline_ns;
     for (int i = 0; i < HLY_AWAITED_MOST; i++) {
         const struct hly_awaited *a = &p->waits.awaited[i];
-        const uint64_t patience_ns = w->comm->context->settings.stop_patience_ns;
-        if (a->rank && a->doing == HLY_DOING_STOPPED && w->now + patience_ns - a->stopped_ns < end)
-            end = w->now + patience_ns - a->stopped_ns;
+        const uint64_t timeout_ns = w->comm->context->settings.stop_timeout_ns;
+        if (a->rank && a->doing == HLY_DOING_STOPPED && w->now + timeout_ns - a->stopped_ns < end)
+            end = w->now + timeout_ns - a->stopped_ns;
     }
     return end + HLY_GRACE_MAX_NS + HLY_GRACE_NS;
 }
@@ -324,10 +324,10 @@ static void give_up(const struct waiting *w, const struct hly_awaited *a)
 {
     halay_comm_t *comm = w->comm;
     halay_request_t *r = w->call;
-    const uint64_t patience_ns = comm->context->settings.stop_patience_ns;
+    const uint64_t timeout_ns = comm->context->settings.stop_timeout_ns;
     if (a->rank && r && r->state == HLY_FAILING)
         tell_seen(w, a);
-    if (!a->awaited || a->doing != HLY_DOING_STOPPED || a->stopped_ns < patience_ns)
+    if (!a->awaited || a->doing != HLY_DOING_STOPPED || a->stopped_ns < timeout_ns)
         return;
     if (!r) {
         hly_consensus_absent(comm, w->consensus, (int)a->rank - 1);
@@ -342,7 +342,7 @@ static void give_up(const struct waiting *w, const struct hly_awaited *a)
     v.call = r->call.desc;
     /* The same words from whoever has seen it. */
     snprintf(v.detail, sizeof(v.detail), "is stopped, for %.1f s as far as was seen",
-             (double)patience_ns * 1e-9);
+             (double)timeout_ns * 1e-9);
     hly_fault_raise(comm, r->sequence, &v);
 }
 

@@ -4,7 +4,7 @@
  * messages, keeps their deadlines, records who is awaited, and leaves out whom a decision names.
  *
  * A rank that is cut off from the others gives up one coordinator after the other. So that it need
- * not wait HALAY_LINK_PATIENCE for each, a link that is cut stands for those to the other ranks of
+ * not wait HALAY_LINK_TIMEOUT for each, a link that is cut stands for those to the other ranks of
  * its node that there are none to yet, and the first rank of each other node is asked then.
  */
 #include "fault/survivors.h"

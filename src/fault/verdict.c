@@ -52,9 +52,9 @@ bool hly_verdict_is_news(const halay_comm_t *comm, const struct hly_verdict_wire
 {
     halay_context_t *ctx = comm->context;
     if (v->cause == HLY_CAUSE_REVOKED && v->rank == comm->rank && hly_interrupted(ctx)) {
-        const bool told = ctx->waiters.told;
-        ctx->waiters.told = true;
-        return !told;
+        const bool reported = ctx->waiters.reported;
+        ctx->waiters.reported = true;
+        return !reported;
     }
     if (v->rank < 0 || (v->cause != HLY_CAUSE_PEER && v->cause != HLY_CAUSE_STOPPED))
         return true;
@@ -253,8 +253,8 @@ static void mismatch_text(const struct hly_failure *f, const char *number, char 
 }
 
 /* A rank was stopped or too late while others waited; or ranks wait in a circle. */
-static void patience_text(const struct hly_failure *f, const char *who, const char *call,
-                          const char *number, char *text, size_t bytes)
+static void waited_text(const struct hly_failure *f, const char *who, const char *call,
+                        const char *number, char *text, size_t bytes)
 {
     const struct hly_verdict_wire *v = &f->verdict;
     if (v->cause == HLY_CAUSE_DEADLOCK) {
@@ -265,7 +265,7 @@ static void patience_text(const struct hly_failure *f, const char *who, const ch
         return;
     }
     snprintf(text, bytes,
-             "%s (%s) waited without success: %s on %s %s%s HALAY_STOP_PATIENCE sets more "
+             "%s (%s) waited without success: %s on %s %s%s HALAY_STOP_TIMEOUT sets more "
              "seconds",
              call, number, who, v->host, v->detail,
              v->cause == HLY_CAUSE_LATE ? ": HALAY_DEADLINE, or if it was stopped"
@@ -336,7 +336,7 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
     case HLY_CAUSE_STOPPED:
     case HLY_CAUSE_DEADLOCK:
     case HLY_CAUSE_LATE:
-        patience_text(f, who, call, number, text, bytes);
+        waited_text(f, who, call, number, text, bytes);
         return;
     default:
         if (v->rank < 0)

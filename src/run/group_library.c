@@ -182,7 +182,7 @@ static bool warns(const halay_comm_t *comm)
     bool any = here->nccl.ops != NULL;
     for (int r = 0; comm->nccl->all && r < comm->nranks; r++)
         any = any || comm->nccl->all[r].version >= HALAY_NCCL_LEAST;
-    return any && comm->rank == 0 && !here->told;
+    return any && comm->rank == 0 && !here->warned;
 }
 
 /* Ends the agreement. All ranks come to the same result, since they have the same `all` or the same
@@ -205,7 +205,7 @@ static void judge(halay_comm_t *comm, int rc)
         hly_log(comm->context, loud ? HLY_WARN : HLY_INFO,
                 "no NCCL on a communicator of %d ranks: %s; its calls in GPUs' memory are staged",
                 comm->nranks, ask->why);
-        comm->context->nccl.told = comm->context->nccl.told || loud;
+        comm->context->nccl.warned = comm->context->nccl.warned || loud;
     }
     free(ask->all);
     ask->all = NULL;

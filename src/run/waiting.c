@@ -242,8 +242,8 @@ static inline int poll_expected(halay_request_t *r, uint32_t polls, bool waited)
 
 /* How a thread waits: docs/decisions/waiting.md#0050. */
 struct wait {
-    uint32_t rounds;   /* without an event */
-    uint32_t patience; /* rounds before a yield */
+    uint32_t rounds; /* without an event */
+    uint32_t most;   /* rounds before a yield */
     uint64_t since_ns;
     uint64_t ask_ns; /* when to call the program's ask() next; 0: not known yet */
 };
@@ -254,7 +254,7 @@ struct wait {
  * for as long as it takes to switch through all mates. Halay knows the mates if halayrun has bound
  * the ranks to processors.
  */
-static uint32_t patience_of(const halay_request_t *r)
+static uint32_t most_rounds(const halay_request_t *r)
 {
     const halay_context_t *ctx = r->context;
     const struct hly_plan *p = r->plan;
@@ -319,7 +319,7 @@ static bool ask_program(halay_context_t *ctx)
     const bool interrupted = ask(arg) != 0;
     hly_lock(ctx);
     if (interrupted) {
-        ctx->waiters.told &= hly_interrupted(ctx);
+        ctx->waiters.reported &= hly_interrupted(ctx);
         ctx->waiters.interrupted_ns = hly_now_ns();
     }
     return interrupted;
@@ -343,8 +343,8 @@ __attribute__((noinline)) static void idle(halay_request_t *r, struct wait *w, b
 {
     halay_context_t *ctx = r->context;
     if (shares && !w->rounds)
-        w->patience = patience_of(r);
-    if ((shares && w->rounds >= w->patience) || hly_mutex_is_wanted(&ctx->mutex))
+        w->most = most_rounds(r);
+    if ((shares && w->rounds >= w->most) || hly_mutex_is_wanted(&ctx->mutex))
         yield(ctx);
     const uint32_t between = ctx->waiters.backoff ? ROUNDS_IN_BACKOFF : ROUNDS_BETWEEN_CLOCKS;
     if (++w->rounds & (between - 1))

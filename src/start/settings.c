@@ -18,7 +18,7 @@
 #define DEADLINE_DEFAULT_NS 1800000000000ull /* a healthy rank may compute for long */
 #define START_DEFAULT_NS    300000000000ull  /* Python and its modules, from a busy file system */
 #define DEADLINE_MAX_S      1e9
-#define PATIENCE_DEFAULT_NS 30000000000ull /* of a stopped rank, and of a link that is cut */
+#define TIMEOUT_DEFAULT_NS  30000000000ull /* of a stopped rank, and of a link that is cut */
 #define NOTICE_DEFAULT_NS   1000000000ull
 #define NOTICE_MAX_S        1e6
 #define FUSION_MAX          (UINT64_C(1) << 40) /* as src/training/shell/greet.c has it */
@@ -70,13 +70,13 @@ static int read_notice(uint64_t *ns, char *error, size_t error_bytes)
     return HALAY_OK;
 }
 
-static int read_patience(struct hly_settings *s, char *error, size_t error_bytes)
+static int read_timeout(struct hly_settings *s, char *error, size_t error_bytes)
 {
-    s->stop_patience_ns = s->link_patience_ns = PATIENCE_DEFAULT_NS;
+    s->stop_timeout_ns = s->link_timeout_ns = TIMEOUT_DEFAULT_NS;
     int rc = read_notice(&s->notice_ns, error, error_bytes);
     if (!rc)
-        rc = read_seconds("HALAY_STOP_PATIENCE", &s->stop_patience_ns, error, error_bytes);
-    return rc ? rc : read_seconds("HALAY_LINK_PATIENCE", &s->link_patience_ns, error, error_bytes);
+        rc = read_seconds("HALAY_STOP_TIMEOUT", &s->stop_timeout_ns, error, error_bytes);
+    return rc ? rc : read_seconds("HALAY_LINK_TIMEOUT", &s->link_timeout_ns, error, error_bytes);
 }
 
 static int read_level(struct hly_settings *s, char *error, size_t error_bytes)
@@ -222,7 +222,7 @@ int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char
     if (!rc)
         rc = read_deadlines(s, config, error, error_bytes);
     if (!rc)
-        rc = read_patience(s, error, error_bytes);
+        rc = read_timeout(s, error, error_bytes);
     if (!rc)
         rc = copy_text(s->isa, sizeof(s->isa), config->isa ? config->isa : "",
                        "halay_config_t's isa", error, error_bytes);

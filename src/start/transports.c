@@ -60,7 +60,7 @@ static int open_one(halay_context_t *ctx, const halay_config_t *config,
                                   .listen_address = ctx->info.address,
                                   .local_rank = ctx->info.local_rank,
                                   .local_nranks = whole ? 0 : ctx->info.local_nranks,
-                                  .link_patience_ns = ctx->settings.link_patience_ns};
+                                  .link_timeout_ns = ctx->settings.link_timeout_ns};
     memcpy(p.job, ctx->info.job, sizeof(p.job));
     memcpy(p.secret, ctx->info.secret, sizeof(p.secret));
     assert(ctx->ntransports < HLY_TRANSPORTS);

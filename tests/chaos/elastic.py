@@ -66,7 +66,7 @@ class Job:
         command += [sys.executable, str(HERE / "elastic_train.py"), str(folder)]
         foreign = ("HALAY", "HOROVOD", "PMIX", "SLURM", "OMPI")
         env = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
-        env.update(HALAY_DEADLINE="5", HALAY_STOP_PATIENCE="1", OMP_NUM_THREADS="1",
+        env.update(HALAY_DEADLINE="5", HALAY_STOP_TIMEOUT="1", OMP_NUM_THREADS="1",
                    TMPDIR=str(folder / "tmp"), PYTHONPATH=str(HERE.parents[1] / "python"),
                    TORCHINDUCTOR_CACHE_DIR=str(folder.parent / "inductor"),
                    PYTHONPYCACHEPREFIX=str(folder.parent / "pycache"),

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Ranks that do not come to halay_init: one of the others says after a second who and what is known of them; their
-# deadline ends it, not patience, and names them. One that is only late is waited for, and is of the same node. One
+# deadline ends it, not timeout, and names them. One that is only late is waited for, and is of the same node. One
 # that has ended is told at once, if halayrun knows. Nobody else is named.
 # shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016,SC2086,SC2217
 . "$(dirname "$0")/lib.sh"

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/agents_lib.sh"
 trap 'kill "${pid[@]}" 2>/dev/null; wait; rm -rf "$here"' EXIT
 
-# Beside all else, what waits for a patience. Jobs whose agent has a process that is stopped: others meet for another
+# Beside all else, what waits for a timeout. Jobs whose agent has a process that is stopped: others meet for another
 # loss; a newcomer waits, and nobody else is left; all others have ended.
 stopped() { # STATUS ELASTIC-TIMEOUT PLACES EVENTS...
     local slot=${4#*:}

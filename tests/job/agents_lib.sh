@@ -3,7 +3,7 @@
 # What the tests of agents share: a head and its agents, whose output is in head.out, 1.err and so on.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 [ -n "${here:-}" ] || . "$(dirname "$0")/lib.sh"
-export HALAY_SECRET=$mark HALAY_STOP_PATIENCE=1
+export HALAY_SECRET=$mark HALAY_STOP_TIMEOUT=1
 declare -A pid
 besides=()
 cool=(--blacklist-cooldown-range 0.1 60)

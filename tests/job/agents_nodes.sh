@@ -20,7 +20,7 @@ for r in 0 1; do grep -q "^\[$r\] rank $r of 4, .*tcp" head.out || fail "rank $r
 for r in 2 3; do grep -q "^\[$r\] rank $r of 4, .*tcp" 1.out || fail "rank $r"; done
 
 # A rank there dies; the wire is cut: the others go on, and the agent ends what it has; another one brings them back.
-export HALAY_LINK_PATIENCE=2
+export HALAY_LINK_TIMEOUT=2
 E=("$JOB_ELASTIC" "$endless")
 on 1 && job --agents 1 --min-np 1 "${cool[@]}" -np 1 "${E[@]}"
 on 2 && agent 1 -np 2 "${E[@]}" kill:1:2

@@ -29,7 +29,7 @@ command -v mpicc mpirun >/dev/null || { echo "skipped: there is no Open MPI to c
 export OMPI_MCA_mpi_yield_when_idle=1 # or it takes minutes on a machine that has other things to do
 compare() {
     run python3 -B "$bench/compare" --build "$BUILD" --out results --peers peers --variants "openmpi4 ucx" --ranks 2 --rounds 1 \
-        --patience 1 --collectives allreduce,reduce_scatter,barrier --min 8 --max 8 --seconds 0.00001 --no-plot "$@"
+        --tries 1 --collectives allreduce,reduce_scatter,barrier --min 8 --max 8 --seconds 0.00001 --no-plot "$@"
     expect 0 compare "$@"
 }
 compare

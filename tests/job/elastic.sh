@@ -66,7 +66,7 @@ says out '^came too late$'
 ! grep 'exited' err || fail "who came too late has failed"
 ended 1 '[0-9]*'
 
-HALAY_STOP_PATIENCE=1 job -np 3 --min-np 2 "${cool[@]}" "$JOB_ELASTIC" 30 stop:0:5
+HALAY_STOP_TIMEOUT=1 job -np 3 --min-np 2 "${cool[@]}" "$JOB_ELASTIC" 30 stop:0:5
 expect 0 "rank 0 was stopped"
 says err "process 0 .* is stopped, and the others go on without it: it is killed$"
 worlds 3 2
@@ -74,7 +74,7 @@ ended 3 30
 
 # Nobody has said that these are lost, who do not come to meet the others: one that is stopped, and one that does
 # something else, for which the others wait until the time for meeting is over.
-HALAY_STOP_PATIENCE=1 job -np 3 --min-np 2 "${cool[@]}" "$JOB_ELASTIC" 30 late:0:3 kill:1:5
+HALAY_STOP_TIMEOUT=1 job -np 3 --min-np 2 "${cool[@]}" "$JOB_ELASTIC" 30 late:0:3 kill:1:5
 expect 0 "one was stopped before it met the others"
 says err "process 0 .* is stopped, and the others go on without it: it is killed$"
 says err "process 1 .* was $died"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A job whose ranks change, of as many as there must be at least: one that is stopped, wherever it is, is named and
-# killed after HALAY_STOP_PATIENCE, and another one comes in its place. The others do not wait for --elastic-timeout.
+# killed after HALAY_STOP_TIMEOUT, and another one comes in its place. The others do not wait for --elastic-timeout.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 trap 'kill ${tracer:-} 2>/dev/null; wait; rm -rf "$here"' EXIT
-export HALAY_STOP_PATIENCE=1
+export HALAY_STOP_TIMEOUT=1
 STEPS=30
 
 # NAME SLOT OPTIONS... -- EVENTS...: the job ends well, of two or three ranks, and says that the slot's was killed.

@@ -11,7 +11,7 @@ if [ "${1:-}" = all ]; then
 fi
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
-export HALAY_START_DEADLINE=3 HALAY_DEADLINE=3 HALAY_LINK_PATIENCE=3
+export HALAY_START_DEADLINE=3 HALAY_DEADLINE=3 HALAY_LINK_TIMEOUT=3
 
 # shellcheck disable=SC2016
 once() { # TRANSPORT N

@@ -12,8 +12,8 @@ two="$HALAYRUN -np 2 $JOB_RANK"
 # Setting, the ranks that it takes, wrong values with blanks between, and what is said of each. A setting with -
 # has no wrong value, or none that this program reads: why is in the last column.
 rows='HALAY_DEADLINE|one|soon -1 0 nan 1s|takes seconds
-HALAY_STOP_PATIENCE|one|soon -1 0|takes seconds
-HALAY_LINK_PATIENCE|one|soon -1 0|takes seconds
+HALAY_STOP_TIMEOUT|one|soon -1 0|takes seconds
+HALAY_LINK_TIMEOUT|one|soon -1 0|takes seconds
 HALAY_START_DEADLINE|one|soon -1 0|takes seconds
 HALAY_FUSION|one|abc -1 1M 99999999999999999999|takes a number from 0
 HALAY_AUTOTUNE|one|2 yes 0,steps:8 1, ,1 1,,1 steps:0 steps:129 steps:1.5 steps: warmup:abc warmup:-1 group:1M log: againx|takes 0 (the default) or 1, or
@@ -58,6 +58,8 @@ HALAY_MEET_SLOT|one|1|the launcher sets HALAY_JOB instead
 HALAY_NRANKS|one|1|the launcher sets HALAY_JOB instead
 HALAY_PROCESSORS|one|1|the launcher sets HALAY_JOB instead
 HALAY_RECORD_AT|one|1|the launcher sets HALAY_JOB instead
+HALAY_LINK_PATIENCE|one|30|no setting any more: set HALAY_LINK_TIMEOUT
+HALAY_STOP_PATIENCE|one|30|no setting any more: set HALAY_STOP_TIMEOUT
 HALAY_OWN_GROUPS|one|off|no setting any more: set HALAY_NCCL_LIBRARY=own:BYTES, or off'
 
 while IFS='|' read -r setting ranks values must; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # halay_comm_agree and halay_comm_shrink wait for a rank: one rank says so, halay-info ps shows it, and who is stopped
-# for longer than the patience is left out, the coordinator (rank 0) too. With the deadline as it is if nobody sets it.
+# for longer than the timeout is left out, the coordinator (rank 0) too. With the deadline as it is if nobody sets it.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 unset HALAY_DEADLINE
@@ -25,7 +25,7 @@ took() { # FROM TO: ms, of all that agreed
 for transport in shm tcp; do
     export HALAY_TRANSPORT=$transport
     for who in 0 2; do
-        export HALAY_STOP_PATIENCE=3
+        export HALAY_STOP_TIMEOUT=3
         go stop $((1 << who)) 9
         expect 0 "rank $who was stopped for long, $transport"
         go_on 3 3 " $who"
@@ -33,7 +33,7 @@ for transport in shm tcp; do
         one_voice "rank $who of 4 on .* is stopped (SIG.*the others go on without it in [0-5] s"
         says err "rank $who, agree after .* the others have gone on without this rank"
     done
-    export HALAY_STOP_PATIENCE=20
+    export HALAY_STOP_TIMEOUT=20
     go stop 4 3
     expect 0 "a rank that is continued, $transport"
     go_on 4 4 ""
@@ -41,7 +41,7 @@ for transport in shm tcp; do
     go_on 2 2 " 0 2"
 done
 # What others gave up has not ended well where they went on without this rank. The first of the ranks has all messages.
-HALAY_STOP_PATIENCE=1 HALAY_ALGORITHM=allreduce=star go call 1 6
+HALAY_STOP_TIMEOUT=1 HALAY_ALGORITHM=allreduce=star go call 1 6
 expect 0 "rank 0 was stopped in a call"
 ! grep "ended well" err || fail "rank 0 made its call"
 go nap 1 3
@@ -50,7 +50,7 @@ go_on 4 4 ""
 one_voice "rank 0 of 4 on .* it is not in Halay, and sleeps"
 
 # Not the world, whose numbers are others: rank 3 of the job is 0 of the odd ranks.
-HALAY_STOP_PATIENCE=3 go part stop 8 12
+HALAY_STOP_TIMEOUT=3 go part stop 8 12
 go_on 2 2 ""
 go_on 1 1 " 0"
 

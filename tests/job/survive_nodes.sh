@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Survivors go on between two nodes, which are network namespaces, of two ranks: a node dies, one rank of another node
-# dies, one is stopped, and the wire is cut while they agree: then both halves go on by HALAY_LINK_PATIENCE.
+# dies, one is stopped, and the wire is cut while they agree: then both halves go on by HALAY_LINK_TIMEOUT.
 # shellcheck source-path=SCRIPTDIR source=tcp_lib.sh
 . "$(dirname "$0")/tcp_lib.sh"
 # shellcheck source-path=SCRIPTDIR source=netns_lib.sh
@@ -22,15 +22,15 @@ survive die 9
 await
 go_on "1 2" 2 " 0 3"
 
-HALAY_STOP_PATIENCE=3 survive stop 8 12
+HALAY_STOP_TIMEOUT=3 survive stop 8 12
 await
 go_on "0 1 2" 3 " 3"
 ended 3 5 "the others have gone on without this rank"
 says err.0 "halay_comm_agree .* has waited for .*rank 3 of 4 on .* is stopped (SIG"
 
-# Who is cut off waits HALAY_LINK_PATIENCE once or twice, not for each of the six that would coordinate.
+# Who is cut off waits HALAY_LINK_TIMEOUT once or twice, not for each of the six that would coordinate.
 ranks=8 first=6
-HALAY_LINK_PATIENCE=4 survive cut 0
+HALAY_LINK_TIMEOUT=4 survive cut 0
 for r in 0 1 2 3 4 5 6 7; do until_true grep -q "rank $r is ready" err.$r; done
 ip -n "$net-1" link set eth0 down
 await

@@ -77,7 +77,7 @@ def test_one_stops_in_the_meeting(tmp_path, method, rank):
     """Before all can exchange the state: the last one that has it goes on."""
     options = "-np 3 --min-np 1 --blacklist-cooldown-range 100 100"
     events = [[5, 2, "kill"], [5, rank, f"stop in {method}"]]
-    commits, text = train(tmp_path, options, events, 10, HALAY_STOP_PATIENCE="1")
+    commits, text = train(tmp_path, options, events, 10, HALAY_STOP_TIMEOUT="1")
     assert check(commits, losses(10), text) == 1, text
     assert events_of(tmp_path) == ["event-5-kill", f"event-5-stop-in-{method}"]
     assert "Traceback" not in text, text

@@ -30,7 +30,7 @@ from halay.ray import RayExecutor, WorkerLost, crew  # noqa: E402
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 CPUS = 3  # of each node
-PATIENCE_S = 6
+TIMEOUT_S = 6
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +55,8 @@ def make(nodes):
     """RayExecutor(settings, ...), started; shut down in the end, when nothing may be left."""
     made = []
 
-    def start(started=True, patience_s=PATIENCE_S, variables=None, **given):
-        settings = RayExecutor.create_settings(patience_s, placement_group_timeout_s=LATE_S)
+    def start(started=True, timeout_s=TIMEOUT_S, variables=None, **given):
+        settings = RayExecutor.create_settings(timeout_s, placement_group_timeout_s=LATE_S)
         executor = RayExecutor(settings, **given)
         made.append(executor)
         if started:
@@ -177,7 +177,7 @@ def test_lost(make):
     begin = time.monotonic()
     with pytest.raises(WorkerLost) as caught:
         executor.run(fails_on, [1, "sleeps"])
-    assert time.monotonic() - begin < PATIENCE_S + LATE_S
+    assert time.monotonic() - begin < TIMEOUT_S + LATE_S
     assert [loss.rank for loss in caught.value.losses] == [1, 2]
     assert "no word from it" in caught.value.losses[1].cause
     assert check(executor.run(total), 3)[0] == last[0]
@@ -228,7 +228,7 @@ def test_stopped(make):
     os.kill(pids[1], signal.SIGSTOP)
     now = check(executor.run(total), 2)
     assert now[0] == pids[0] and now[1] != pids[1]
-    executor.run_remote(time.sleep, [2 * PATIENCE_S])
+    executor.run_remote(time.sleep, [2 * TIMEOUT_S])
     assert check(executor.run(total), 2) == now
 
 

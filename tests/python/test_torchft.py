@@ -18,7 +18,7 @@ coordination = pytest.importorskip(
     "torchft.coordination", reason="torchft is not installed: pip install torchft"
 )
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 @contextlib.contextmanager
@@ -28,14 +28,14 @@ def processes(tmp_path):
 
     def start(name, *arguments, **variables):
         command = [sys.executable, str(HERE / "torchft_rank.py"), *map(str, arguments)]
-        env = environment({"PATIENCE_S": str(PATIENCE_S), **variables})
+        env = environment({"TIMEOUT_S": str(TIMEOUT_S), **variables})
         env.pop("HALAY_START_DEADLINE", None)  # it would win
         with open(tmp_path / f"out.{name}", "wb") as out:
             started[name] = subprocess.Popen(command, stdout=out, stderr=out, env=env)
         return started[name]
 
     def join(name, status=0):
-        assert started[name].wait(PATIENCE_S * 2) == status, (tmp_path / f"out.{name}").read_text()
+        assert started[name].wait(TIMEOUT_S * 2) == status, (tmp_path / f"out.{name}").read_text()
 
     try:
         yield start, join
@@ -64,7 +64,7 @@ def test_a_replica_comes_and_is_lost(tmp_path):
         return [json.loads(line) for line in text.splitlines(True) if line.endswith("\n")]
 
     def reaches(name, step, participants):
-        end = time.monotonic() + 3 * PATIENCE_S  # on a busy machine a process starts slowly
+        end = time.monotonic() + 3 * TIMEOUT_S  # on a busy machine a process starts slowly
         while not any(s >= step and n == participants for s, n, _ in lines(name)):
             assert time.monotonic() < end, (tmp_path / f"out.{name}").read_text()
             time.sleep(0.02)
@@ -73,7 +73,7 @@ def test_a_replica_comes_and_is_lost(tmp_path):
     lighthouse = coordination.LighthouseServer(
         bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=1000, heartbeat_timeout_ms=1000
     )
-    at = {"TORCHFT_LIGHTHOUSE": lighthouse.address(), "TORCHFT_TIMEOUT_SEC": str(PATIENCE_S)}
+    at = {"TORCHFT_LIGHTHOUSE": lighthouse.address(), "TORCHFT_TIMEOUT_SEC": str(TIMEOUT_S)}
     try:
         with processes(tmp_path) as (start, join):
             for name in (0, 1):

@@ -16,7 +16,7 @@ from torchft import DistributedDataParallel, Manager, Optimizer
 from halay import HalayError, HalayRevoked
 from halay.torchft import ProcessGroupHalay
 
-PATIENCE = timedelta(seconds=int(os.environ["PATIENCE_S"]))
+TIMEOUT = timedelta(seconds=int(os.environ["TIMEOUT_S"]))
 
 
 def add(group, value, size):
@@ -30,7 +30,7 @@ def add(group, value, size):
 
 def meet_again_and_again(address, me, folder):
     """Ranks 0, 1, 2; the other way round; 1 and 2 when 0 is lost; each alone."""
-    group = ProcessGroupHalay(PATIENCE)
+    group = ProcessGroupHalay(TIMEOUT)
     for quorum, rank in enumerate((me, 2 - me)):
         group.configure(f"{address}/{quorum}", str(me), rank, 3)
         assert add(group, 10**rank, 3) == 111.0
@@ -47,7 +47,7 @@ def meet_again_and_again(address, me, folder):
         assert "is lost" in str(error), error
     else:
         raise AssertionError("the call went well without rank 2")
-    assert time.monotonic() - began < PATIENCE.total_seconds() / 2
+    assert time.monotonic() - began < TIMEOUT.total_seconds() / 2
     group.configure(f"{address}/two", str(me), me - 1, 2)
     assert add(group, me, 2) == 3.0
     abort_a_call(group, me, Path(folder, "ended"))
@@ -58,7 +58,7 @@ def meet_again_and_again(address, me, folder):
 
 def add_in_two(group, rank):
     """In a sub-group, which is of the quorum's job, and made by its members."""
-    two = group.new_group([0, 2], PATIENCE) if rank != 1 else None
+    two = group.new_group([0, 2], TIMEOUT) if rank != 1 else None
     if two is not None:
         assert two._job is group._job
         assert add(two, 10**rank, 2) == 101.0
@@ -87,7 +87,7 @@ def come_alone(address):
         try:
             group.configure(f"{address}/alone{rank}", "0", rank, 2)
         except (HalayError, dist.DistStoreError):
-            assert time.monotonic() - began < PATIENCE.total_seconds()
+            assert time.monotonic() - began < TIMEOUT.total_seconds()
             continue
         raise AssertionError("it has met")
 
@@ -104,7 +104,7 @@ def train(name, done, log):
         optimizer.load_state_dict(state["optimizer"])
 
     manager = Manager(
-        pg=ProcessGroupHalay(PATIENCE),
+        pg=ProcessGroupHalay(TIMEOUT),
         min_replica_size=1,
         load_state_dict=load,
         state_dict=lambda: {"model": model.state_dict(), "optimizer": optimizer.state_dict()},
@@ -113,7 +113,7 @@ def train(name, done, log):
         store_port=store.port,
         rank=0,
         world_size=1,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
     )
     parallel, stepper = DistributedDataParallel(manager, model), Optimizer(manager, optimizer)
     with open(log, "w", buffering=1) as lines:

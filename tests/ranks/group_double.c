@@ -406,9 +406,9 @@ static int double_poll(halay_circle_t *c, halay_group_done_t done[], int max)
     return n;
 }
 
-static int double_abort(halay_circle_t *c, uint64_t patience_ns)
+static int double_abort(halay_circle_t *c, uint64_t timeout_ns)
 {
-    RULE(!c->aborted && patience_ns, "it is aborted twice, or without patience");
+    RULE(!c->aborted && timeout_ns, "it is aborted twice, or without timeout");
     pthread_mutex_lock(&lock);
     c->aborted = true;
     c->meeting->aborted++;
@@ -417,9 +417,9 @@ static int double_abort(halay_circle_t *c, uint64_t patience_ns)
     return c->arg->stubborn && c->arg->failed ? HALAY_EDEVICE : HALAY_OK;
 }
 
-static int double_close(halay_circle_t *c, uint64_t patience_ns)
+static int double_close(halay_circle_t *c, uint64_t timeout_ns)
 {
-    (void)patience_ns;
+    (void)timeout_ns;
     if (!c)
         return HALAY_OK;
     struct meeting *m = c->meeting;

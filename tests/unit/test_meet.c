@@ -138,9 +138,9 @@ static void order(int slot, char what)
 }
 
 /* Lets the driver work until the process says something, or for that long. */
-static bool hear(int slot, struct said *said, double patience_s)
+static bool hear(int slot, struct said *said, double timeout_s)
 {
-    const double until = now_s() + patience_s;
+    const double until = now_s() + timeout_s;
     for (;;) {
         const int due = ops->progress(driver);
         struct pollfd fds[2] = {{.fd = all[slot].from, .events = POLLIN},
@@ -629,8 +629,8 @@ static void hung_up(void)
     snprintf(variable, sizeof variable, "meet=unix:%s;slot=0", where.sun_path);
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     MUST(fd >= 0 && !bind(fd, (struct sockaddr *)&where, sizeof where) && !listen(fd, 4));
-    const struct timeval patience = {.tv_sec = 10}; /* of accept, too */
-    MUST(!setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience));
+    const struct timeval timeout = {.tv_sec = 10}; /* of accept, too */
+    MUST(!setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout));
     begin(1, 0, "s");
     const int guest = socket(AF_UNIX, SOCK_STREAM, 0); /* what a driver says first */
     struct sockaddr_un real = {.sun_family = AF_UNIX};

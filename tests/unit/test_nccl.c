@@ -26,7 +26,7 @@
 HLY_CUDA_CALLS(CALL, CALL)
 
 enum { RANKS_MAX = 8, RUN = 37, COOKIE = 7, LAUNCHES = 3 };
-static const uint64_t PATIENCE_NS = 2000000000u;
+static const uint64_t TIMEOUT_NS = 2000000000u;
 static const halay_group_ops_t *const ops = &hly_group_nccl;
 
 struct shared {
@@ -247,10 +247,10 @@ static void *rank_run(void *arg)
         if (!rc)
             rc = collective(s, r->me, c);
         if (rc)
-            s->abort_status[r->me] = ops->abort(c, PATIENCE_NS);
+            s->abort_status[r->me] = ops->abort(c, TIMEOUT_NS);
         if (rc && s->abort_status[r->me])
             left[r->me] = c;
-        ops->close(c, PATIENCE_NS);
+        ops->close(c, TIMEOUT_NS);
     }
     s->status[r->me] = rc;
     snprintf(s->why[r->me], sizeof(s->why[r->me]), "%s", hly_nccl_why(nccl));

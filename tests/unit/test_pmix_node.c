@@ -409,7 +409,7 @@ static void times(void)
         MUST(ranks[i].seconds >= 1 && ranks[i].seconds < 5);
         MUST(strstr(ranks[i].said[1], "did not reach rank 3"));
         MUST(ranks[i].node.listen_fd >= 0 && !ranks[i].node.told);
-        MUST(hly_node_patience_ms(&ranks[i].node) < 100);
+        MUST(hly_node_timeout_ms(&ranks[i].node) < 100);
     }
     start(&ranks[0]);
     for (int i = 0; i < 1000 && !(ranks[1].node.told && ranks[2].node.told); i++) {

@@ -29,7 +29,7 @@
 HLY_CUDA_CALLS(CALL, CALL)
 
 enum { RANKS_MAX = 9, FORMS_MAX = 2048, ELEMENTS = 640 };
-#define PATIENCE_NS 3000000000ull
+#define TIMEOUT_NS 3000000000ull
 static const halay_group_ops_t *const ops = &hly_group_shared_gpu;
 
 struct form {
@@ -229,7 +229,7 @@ static int run_all(struct rank *r)
         if (rc != HALAY_INPROGRESS)
             rc = rc == HALAY_EAGAIN ? poll_one(r, ended) : rc;
         if (rc < 0) {
-            const int off = shared.abort_status[r->me] = ops->abort(r->dcomm, PATIENCE_NS);
+            const int off = shared.abort_status[r->me] = ops->abort(r->dcomm, TIMEOUT_NS);
             for (; !off && ended < launched; ended++)
                 drop(&shared.form[ended], &r->buffer[ended % HLY_SHARED_GPU_FLIGHTS]);
             return rc;
@@ -261,7 +261,7 @@ static void *rank_run(void *arg)
     if (shared.event != DIES)
         pthread_barrier_wait(shared.barrier);
     if (r->dcomm)
-        ops->close(r->dcomm, shared.fails ? 50000000 : PATIENCE_NS);
+        ops->close(r->dcomm, shared.fails ? 50000000 : TIMEOUT_NS);
     hly_shared_gpu_close(library);
     MUST(!cuCtxPopCurrent_v2(&context) && !cuDevicePrimaryCtxRelease_v2(0));
     return NULL;
@@ -445,7 +445,7 @@ static void pair_free(struct pair *p)
 {
     for (uint32_t i = 0; i < 2; i++) {
         drop(&shared.form[2], &p->buffer[i]);
-        ops->close(p->dcomm[i], PATIENCE_NS);
+        ops->close(p->dcomm[i], TIMEOUT_NS);
         hly_shared_gpu_close(p->library[i]);
     }
     MUST(!cuCtxPopCurrent_v2(&p->context) && !cuDevicePrimaryCtxRelease_v2(0));
@@ -470,7 +470,7 @@ static void test_sleeper(void)
         MUST(ops->poll(p.dcomm[1], &done, 1) == 0);
     }
     MUST(m->member[1].reading && m->member[1].ended == 1);
-    MUST(ops->abort(p.dcomm[0], PATIENCE_NS) == HALAY_OK);
+    MUST(ops->abort(p.dcomm[0], TIMEOUT_NS) == HALAY_OK);
     const int allocations = cuda_double_counts().allocations;
     ops->close(p.dcomm[0], 1000000);
     p.dcomm[0] = NULL;
@@ -479,7 +479,7 @@ static void test_sleeper(void)
     while (m->member[1].ended < 2)
         ops->poll(p.dcomm[1], &done, 1);
     MUST(ops->poll(p.dcomm[1], &done, 1) == HALAY_EDEVICE); /* it waits, and hears of it */
-    MUST(ops->abort(p.dcomm[1], PATIENCE_NS) == HALAY_OK);
+    MUST(ops->abort(p.dcomm[1], TIMEOUT_NS) == HALAY_OK);
     hly_meeting_leave(m, 2);
     pair_free(&p);
     check_clean();
@@ -506,7 +506,7 @@ static void test_ended(void)
         n = ops->poll(p.dcomm[first], &done, 1);
     }
     const uint32_t other = 1 - first;
-    MUST(n == 1 && ops->abort(p.dcomm[first], PATIENCE_NS) == HALAY_OK);
+    MUST(n == 1 && ops->abort(p.dcomm[first], TIMEOUT_NS) == HALAY_OK);
     ops->close(p.dcomm[first], 0);
     p.dcomm[first] = NULL;
     MUST(poll_till(p.dcomm[other], &done) == 1 && done.cookie == 1 && !done.status);
@@ -514,7 +514,7 @@ static void test_ended(void)
     p.launch[other].order = 1;
     MUST(ops->launch(p.dcomm[other], &p.launch[other]) == HALAY_INPROGRESS);
     MUST(poll_till(p.dcomm[other], &done) == HALAY_EDEVICE);
-    MUST(ops->abort(p.dcomm[other], PATIENCE_NS) == HALAY_OK);
+    MUST(ops->abort(p.dcomm[other], TIMEOUT_NS) == HALAY_OK);
     pair_free(&p);
     check_clean();
 }
@@ -533,7 +533,7 @@ static void test_refusals(void)
     halay_group_launch_t l = p.launch[0];
     l.stream = &stream;
     MUST(ops->launch(p.dcomm[0], &l) == HALAY_EUNSUPPORTED);
-    MUST(!ops->abort(p.dcomm[0], PATIENCE_NS) && !ops->abort(p.dcomm[1], PATIENCE_NS));
+    MUST(!ops->abort(p.dcomm[0], TIMEOUT_NS) && !ops->abort(p.dcomm[1], TIMEOUT_NS));
     struct hly_shared_gpu *library;
     memcpy(id, shared.id, sizeof(id));
     pair_free(&p);

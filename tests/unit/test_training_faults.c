@@ -364,7 +364,7 @@ static void races(struct rank *rank)
 }
 
 /* Long computation between tensors is no error: nothing is out, so no deadline runs. */
-static void patience(struct rank *rank)
+static void timeout(struct rank *rank)
 {
     still_works(rank);
     usleep((useconds_t)(deadline_s() * 1.3e6));
@@ -780,7 +780,7 @@ int main(int argc, char **argv)
         {"lonely, configured", lonely, {2}, .config_ns = 2000000000},
         {"lonely, set", lonely, {3}, .config_ns = 50000000000, .set_ns = 2000000000},
         {"races", races, {2, 3}, "0.4"},
-        {"patience", patience, {3}, "1"},
+        {"timeout", timeout, {3}, "1"},
         {"leaving", leaving, {2, 3, 5}, "10"},
         {"too many", too_many, {2, 3}},
         {"forked", forked, {1, 3}},

@@ -9,7 +9,7 @@
 
 #include "training_ranks.h"
 
-#define WAIT_S 60 /* the test's patience */
+#define WAIT_S 60 /* the test's timeout */
 
 /* ------------------------------------------------------------------ what is printed */
 

@@ -10,7 +10,7 @@
 #include "doctor.h"
 
 #define RANKS_MAX 4096
-#define PATIENCE  24 /* deadlines that a follower waits for rank 0 */
+#define TIMEOUT   24 /* deadlines that a follower waits for rank 0 */
 #define MEASURING 12 /* ... that rank 0 waits for a pair's result */
 
 struct command {
@@ -45,13 +45,13 @@ static int follow_rounds(const struct hly_table *table)
     struct hly_cell cell;
     struct command command;
     for (;;) {
-        int rc = hly_hear(table, 0, &command, sizeof command, PATIENCE);
+        int rc = hly_hear(table, 0, &command, sizeof command, TIMEOUT);
         if (rc || command.partner == -2)
             return rc;
         if (command.partner < 0 || command.partner >= table->n)
             continue;
         hly_measure(table, command.partner, command.leads != 0, &cell);
-        rc = hly_say(table, 0, &cell, sizeof cell, PATIENCE);
+        rc = hly_say(table, 0, &cell, sizeof cell, TIMEOUT);
         if (rc)
             return rc;
     }
@@ -67,18 +67,18 @@ int hly_follow(const struct hly_options *options, halay_comm_t *world,
         return HALAY_EUNSUPPORTED;
     snprintf(hello.host, sizeof hello.host, "%s", topology->host);
     int rc = hly_say(&table, 0, &hello, sizeof hello, 1);
-    rc = rc ? rc : hly_hear(&table, 0, &role, sizeof role, PATIENCE);
+    rc = rc ? rc : hly_hear(&table, 0, &role, sizeof role, TIMEOUT);
     if (rc || role.seat < 0)
         return rc;
     table.seat = role.seat;
     table.n = role.n;
     memcpy(table.ranks, role.ranks, sizeof table.ranks);
-    rc = hly_say(&table, 0, report, sizeof *report, PATIENCE);
+    rc = hly_say(&table, 0, report, sizeof *report, TIMEOUT);
     if (rc || !options->pairs)
         return rc;
     struct hly_cell *row = calloc((size_t)table.n, sizeof *row);
     rc = row ? hly_reach(&table, row) : HALAY_ENOMEM;
-    rc = rc ? rc : hly_say(&table, 0, row, (size_t)table.n * sizeof *row, PATIENCE);
+    rc = rc ? rc : hly_say(&table, 0, row, (size_t)table.n * sizeof *row, TIMEOUT);
     free(row);
     return rc ? rc : follow_rounds(&table);
 }

@@ -177,7 +177,7 @@ static void forget(hly_world_t *w)
     for (uint32_t r = 0; r < w->nranks; r++) {
         struct hly_agreement *a = (struct hly_agreement *)(void *)w->room[r];
         if ((w->dead & bit(r)) || hly_agreement_is_over(a)) {
-            a->told = 0;
+            a->voted_to = 0;
             a->leads = a->proposed = a->late = false;
             a->flag = a->code = 0;
             memset(a->set, 0, HLY_SET_WITHOUT * sizeof a->set[0]);

@@ -87,7 +87,7 @@ meet_damage("who was a member stays one" "        place->member = false;" "     
 meet_damage("a newcomer's time is the members'" "= newcomer ? &w->expire_ns" "= false ? &w->expire_ns")
 meet_damage("the time of one that asks no more counts" "w->stale |= place->state == HLY_PLACE_ASKING;" ";")
 meet_damage("who asks no more is counted" "- (place->state == HLY_PLACE_ASKING);" ";")
-meet_damage("who is stopped is useless at once" "unfit && now - place->unfit_ns >= w->patience_ns" "unfit")
+meet_damage("who is stopped is useless at once" "unfit && now - place->unfit_ns >= w->timeout_ns" "unfit")
 meet_damage("who is late is killed" "if (useless && !enough)" "if (over || (useless && !enough))")
 meet_damage("nobody goes on without the late" "if (hly_worlds_is_awaited(w, p) && (useless || (over && enough)))"
   "if (hly_worlds_is_awaited(w, p) && useless)")

@@ -13,8 +13,8 @@
 
 #include "seen.h"
 
-#define PATIENCE_NS UINT64_C(300000000)
-#define LOOKS_NS    UINT64_C(2000000000) /* two looks of newcomers */
+#define TIMEOUT_NS UINT64_C(300000000)
+#define LOOKS_NS   UINT64_C(2000000000) /* two looks of newcomers */
 
 const hly_worlds_ops_t hly_worlds_sound = {
     "boot/common/world", hly_worlds_init,     hly_worlds_start,   hly_worlds_end,
@@ -48,7 +48,7 @@ static bool has_waited(const hly_model_t *m, int p)
 static uint64_t stopped_for(const hly_model_t *m, int p)
 {
     const hly_process_t *it = &m->process[p];
-    const uint64_t most = m->limits.tenths ? LOOKS_NS : PATIENCE_NS, ns = m->now - it->stopped_ns;
+    const uint64_t most = m->limits.tenths ? LOOKS_NS : TIMEOUT_NS, ns = m->now - it->stopped_ns;
     return it->stopped && !it->dead ? ns < most ? ns : most : 0;
 }
 
@@ -67,7 +67,7 @@ void hly_model_init(hly_model_t *m, const hly_worlds_ops_t *ops, const hly_model
     m->now = 1;
     m->quiet = true;
     ops->init(worlds(m), limits->places, limits->least, order);
-    worlds(m)->patience_ns = PATIENCE_NS;
+    worlds(m)->timeout_ns = TIMEOUT_NS;
     for (int p = 0; p < limits->places - limits->late; p++) {
         ops->start(worlds(m), p);
         m->process[p] = (hly_process_t){.state = HLY_RUNS, .number = 1};
@@ -269,7 +269,7 @@ static uint32_t asking(const hly_model_t *m)
 
 static bool is_just_stopped(const hly_model_t *m, int p)
 {
-    return m->process[p].stopped && stopped_for(m, p) < PATIENCE_NS && !is_over(m);
+    return m->process[p].stopped && stopped_for(m, p) < TIMEOUT_NS && !is_over(m);
 }
 
 /* Whoever is in the last world, and does not ask, is left out for a reason. */

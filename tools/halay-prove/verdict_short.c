@@ -167,10 +167,10 @@ uint64_t hly_call_world_hash(const void *world)
     for (uint32_t r = 0; r < w->nranks; r++) {
         const hly_caller_t *c = &w->ranks[r];
         hash = hly_seen_mix(hash, c->phase | (uint64_t)c->data << 8 | (uint64_t)c->known << 16 |
-                                      (uint64_t)c->has_fault << 24 | (uint64_t)c->settled << 25 |
-                                      (uint64_t)c->broken << 26 | (uint64_t)c->agreed << 27 |
-                                      (uint64_t)c->listens << 28 | (uint64_t)c->linked << 32 |
-                                      (uint64_t)c->explained << 40);
+                                      (uint64_t)c->has_fault << 24 |
+                                      (uint64_t)c->outcome_known << 25 | (uint64_t)c->broken << 26 |
+                                      (uint64_t)c->agreed << 27 | (uint64_t)c->listens << 28 |
+                                      (uint64_t)c->linked << 32 | (uint64_t)c->explained << 40);
         hash = hly_seen_mix(hash, (c->phase == HLY_IN || c->phase == HLY_FAILS)
                                       ? until(w, c->started_ns + HLY_CALL_DEADLINE_NS)
                                       : 0);

@@ -211,7 +211,7 @@ static void enter(hly_call_world_t *w, uint32_t r)
     hly_caller_t *c = &w->ranks[r];
     sight_t s;
     c->phase = HLY_FAILS;
-    c->settled = true;
+    c->outcome_known = true;
     const struct hly_verdict_wire over = hly_whole(&c->broken_by);
     w->ops->enter(view_of(&s, w, r), fault_of(c), c->started_ns + HLY_CALL_DEADLINE_NS,
                   c->agreed ? &over : NULL);
@@ -294,9 +294,9 @@ static void outlived(hly_call_world_t *w, uint32_t r, const struct hly_failing_m
 {
     hly_caller_t *c = &w->ranks[r];
     sight_t s;
-    if (!c->settled) {
+    if (!c->outcome_known) {
         struct hly_verdict_wire mine = *v;
-        c->settled = true;
+        c->outcome_known = true;
         mine.of = mine.of ? mine.of : SEQUENCE + 1;
         note_broken(c, &mine);
         w->ops->outlive(view_of(&s, w, r), fault_of(c), &mine);

@@ -67,7 +67,7 @@ typedef enum hly_step_kind {
     HLY_CASE_FINDS = 'f',     /* rank a finds rank b dead; what was under way from there is lost */
     HLY_CASE_STOPS = 's',     /* rank a is stopped */
     HLY_CASE_RESUMES = 'g',   /* and goes on */
-    HLY_CASE_SEES = 'p',      /* rank a has seen rank b stopped for the patience */
+    HLY_CASE_SEES = 'p',      /* rank a has seen rank b stopped for the timeout */
     HLY_CASE_PASSES = 't',    /* time passes, to the next timer that is due */
     HLY_CASE_CLOCK = 'l'      /* rank a looks at its clock: a timer is due */
 } hly_step_kind_t;
@@ -95,7 +95,7 @@ typedef enum hly_phase { HLY_OUT, HLY_IN, HLY_FAILS, HLY_ENDED, HLY_WELL } hly_p
 
 typedef struct hly_caller { /* a rank */
     uint8_t phase, data, known, linked, explained;
-    bool has_fault, settled, broken, agreed, listens, asked;
+    bool has_fault, outcome_known, broken, agreed, listens, asked;
     uint64_t started_ns;
     hly_short_t broken_by, result;
     union {

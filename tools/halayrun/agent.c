@@ -30,10 +30,10 @@ void hly_agent_begin(struct hly_job *job)
                  job->first + e.count - 1);
 }
 
-static void start(struct hly_job *job, int slot, int patience_s)
+static void start(struct hly_job *job, int slot, int timeout_s)
 {
     const struct hly_rank *r = &job->ranks[slot];
-    if (job->ending || (r->pid > 0 && !r->ended) || !hly_job_start(job, slot, patience_s))
+    if (job->ending || (r->pid > 0 && !r->ended) || !hly_job_start(job, slot, timeout_s))
         return;
     hly_servers_ended(&job->servers, slot, HLY_EXIT_SELF << 8, -1, "its agent cannot start it");
 }

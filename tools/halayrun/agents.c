@@ -249,7 +249,7 @@ void hly_agents_place(struct hly_job *job, const struct hly_hosts *hosts)
     }
 }
 
-/* ------------------------------------------------------------------ patience */
+/* ------------------------------------------------------------------ timeout */
 
 static void tell_who_is_there(const struct hly_job *job)
 {

@@ -215,13 +215,13 @@ static void clear(struct hly_job *job, int slot)
     job->ranks[slot] = (struct hly_rank){0};
 }
 
-int hly_job_start(struct hly_job *job, int rank, int patience_s)
+int hly_job_start(struct hly_job *job, int rank, int timeout_s)
 {
     int out = -1, err = -1, error = ENOMEM;
     pid_t pid = -1;
     clear(job, rank);
     char **env = hly_env_copy(job->spawner->base);
-    if (env && (!patience_s || !hly_env_set_deadline(&env, patience_s)) &&
+    if (env && (!timeout_s || !hly_env_set_deadline(&env, timeout_s)) &&
         (!job->output || hly_output_pipes(job->output, rank, &out, &err) == 0)) {
         if (hly_servers_env(&job->servers, rank, &env) == HALAY_OK &&
             !hly_numbers_rank(&env, job->options, rank)) {
@@ -513,13 +513,13 @@ static void end_orphans(struct hly_job *job)
     }
     hly_guard_dismiss(job->guard);
     int64_t start = hly_now_ms(), waited = 0;
-    const int64_t patience = job->ending ? -1 : GRACE_MS;
+    const int64_t timeout = job->ending ? -1 : GRACE_MS;
     pid_t pid;
     while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0 && waited < GIVE_UP_MS) {
         if (pid > 0)
             continue;
         waited = hly_now_ms() - start;
-        if (waited > patience)
+        if (waited > timeout)
             hly_orphans_visit(job, SIGKILL);
         else if (waited > QUIET_MS)
             hly_orphans_visit(job, SIGTERM);

@@ -94,8 +94,8 @@ void hly_job_signal(struct hly_job *job, int slot, int number); /* with its proc
 void hly_job_tell(struct hly_job *job, int slot, int number);   /* alone */
 /* Starts processes in all slots that are to have one. */
 void hly_job_fill(struct hly_job *job, int64_t now_ms);
-/* In one of this machine; patience_s: for how long it waits for others, 0: not said. 0 or -1, said.
+/* In one of this machine; timeout_s: for how long it waits for others, 0: not said. 0 or -1, said.
  */
-int hly_job_start(struct hly_job *job, int slot, int patience_s);
+int hly_job_start(struct hly_job *job, int slot, int timeout_s);
 
 #endif

@@ -99,10 +99,10 @@ void hly_meet_where_name(const halay_address_t *where, char name[HLY_MEET_NAME])
              (unsigned)ntohs(where->port));
 }
 
-void hly_meet_socket_set(int fd, uint64_t patience_ns)
+void hly_meet_socket_set(int fd, uint64_t timeout_ns)
 {
     enum { PROBES_MOST = 100, APART_MOST = 32767 }; /* the kernel takes 127 */
-    const uint64_t seconds = (patience_ns + 999999999) / 1000000000;
+    const uint64_t seconds = (timeout_ns + 999999999) / 1000000000;
     const uint64_t between = (seconds + PROBES_MOST - 1) / PROBES_MOST;
     const int one = 1, apart = between < 1 ? 1 : between < APART_MOST ? (int)between : APART_MOST;
     const uint64_t n = seconds / (uint64_t)apart;

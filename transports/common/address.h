@@ -26,6 +26,6 @@ const struct ifaddrs *hly_meet_where_interface(const struct ifaddrs *all,
                                                const halay_address_t *where);
 void hly_meet_where_name(const halay_address_t *where, char name[HLY_MEET_NAME]);
 /* Sets a TCP connection: nothing is kept back, and keepalive probes go on for about so long. */
-void hly_meet_socket_set(int fd, uint64_t patience_ns);
+void hly_meet_socket_set(int fd, uint64_t timeout_ns);
 
 #endif

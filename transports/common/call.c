@@ -194,12 +194,12 @@ static void give_up(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now)
 
 /*
  * This logs what is known to be wrong before the calls that wait for it reach their deadline. It
- * waits for those who are there; a host that cannot be reached, with the patience of a link.
+ * waits for those who are there; a host that cannot be reached, with the timeout of a link.
  */
 uint64_t hly_meet_call_ends_ns(const hly_meet_t *m, const hly_meet_peer_t *peer)
 {
     const uint64_t soon_ns = m->deadline_ns - m->deadline_ns / 8;
-    const uint64_t away_ns = m->patience_ns < soon_ns ? m->patience_ns : soon_ns;
+    const uint64_t away_ns = m->timeout_ns < soon_ns ? m->timeout_ns : soon_ns;
     for (const hly_meet_link_t *link = peer->called ? m->links : NULL; link; link = link->next)
         if (link->peer == peer && link->state == LINK_CALLING)
             return link->since_ns + away_ns;

@@ -15,12 +15,12 @@
 
 #include "meet.h"
 
-/* A host that is gone without a goodbye is noticed after the patience with a link. */
+/* A host that is gone without a goodbye is noticed after the timeout with a link. */
 static void keepalive_set(const hly_meet_t *m, int fd)
 {
-    const uint64_t patience_ms = m->patience_ns / 1000000;
-    const int timeout_ms = patience_ms < INT_MAX ? (int)patience_ms : INT_MAX;
-    hly_meet_socket_set(fd, m->patience_ns);
+    const uint64_t ms = m->timeout_ns / 1000000;
+    const int timeout_ms = ms < INT_MAX ? (int)ms : INT_MAX;
+    hly_meet_socket_set(fd, m->timeout_ns);
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
 }
 

@@ -45,7 +45,7 @@ enum {
 #define HLY_MEET_GUEST_NS     UINT64_C(2000000000) /* to say hello in */
 #define HLY_MEET_CLOSE_NS     UINT64_C(1000000000) /* all that a close waits for */
 #define HLY_MEET_DEADLINE_NS  UINT64_C(30000000000)
-#define HLY_MEET_PATIENCE_NS  UINT64_C(30000000000) /* with a link that is cut */
+#define HLY_MEET_LINK_NS      UINT64_C(30000000000) /* with a link that is cut */
 
 /*
  * The messages on a link; little endian, as all that Halay runs on. A hello or an answer goes
@@ -165,7 +165,7 @@ typedef struct hly_meet {
     pid_t pid; /* who opened it; anyone else is a forked child */
     halay_peer_id_t self;
     uint8_t secret[16];
-    uint64_t deadline_ns, patience_ns;
+    uint64_t deadline_ns, timeout_ns;
     unsigned warned;
     halay_log_fn log;
     void *log_arg;

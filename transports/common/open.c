@@ -59,8 +59,8 @@ void hly_meet_init(hly_meet_t *m, const hly_meet_ops_t *ops, halay_transport_t *
     m->self = params->self;
     memcpy(m->secret, params->secret, sizeof(m->secret));
     m->deadline_ns = params->deadline_ns ? params->deadline_ns : HLY_MEET_DEADLINE_NS;
-    m->patience_ns = params->link_patience_ns ? params->link_patience_ns : HLY_MEET_PATIENCE_NS;
-    m->patience_ns = m->patience_ns < INT64_MAX / 2 ? m->patience_ns : INT64_MAX / 2;
+    m->timeout_ns = params->link_timeout_ns ? params->link_timeout_ns : HLY_MEET_LINK_NS;
+    m->timeout_ns = m->timeout_ns < INT64_MAX / 2 ? m->timeout_ns : INT64_MAX / 2;
     if (m->deadline_ns > INT64_MAX / 2)
         m->deadline_ns = INT64_MAX / 2; /* it is added to the time */
     m->listen_shared = params->listen_address.family != 0;

@@ -186,9 +186,9 @@ int hly_shm_open(const halay_transport_params_t *params, halay_transport_t **out
     t->deadline_ns = params->deadline_ns ? params->deadline_ns : HLY_SHM_DEADLINE_NS;
     if (t->deadline_ns > INT64_MAX / 2)
         t->deadline_ns = INT64_MAX / 2; /* it is added to the time */
-    t->soon_ns = t->patience_ns = t->deadline_ns - t->deadline_ns / 8;
-    if (params->link_patience_ns && params->link_patience_ns < t->patience_ns)
-        t->patience_ns = params->link_patience_ns;
+    t->soon_ns = t->timeout_ns = t->deadline_ns - t->deadline_ns / 8;
+    if (params->link_timeout_ns && params->link_timeout_ns < t->timeout_ns)
+        t->timeout_ns = params->link_timeout_ns;
     t->log = params->log;
     t->log_arg = params->log_arg;
     ring_sizes(t, params);

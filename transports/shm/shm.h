@@ -193,8 +193,7 @@ struct halay_transport {
     halay_peer_id_t self;
     uint8_t job[16], secret[16];
     uint64_t deadline_ns;
-    uint64_t soon_ns,
-        patience_ns;   /* with a peer that does not listen: it lives; or may have died */
+    uint64_t soon_ns, timeout_ns; /* with a peer that does not listen: it lives; or may have died */
     size_t ring_bytes; /* of each, or half of it and so on, where memory is short; at least: */
     size_t least_bytes;
     size_t eager_bytes; /* at most */

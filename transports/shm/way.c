@@ -149,7 +149,7 @@ uint64_t hly_shm_way_deadline_ns(const halay_transport_t *t, const halay_ep_t *e
         return ep->again_ns;
     if (ep->state == WAY_GREETED)
         return ep->peer->process_fd >= 0 ? UINT64_MAX : ep->begun_ns + t->deadline_ns;
-    return ep->begun_ns + (ep->peer->process_fd >= 0 ? t->soon_ns : t->patience_ns);
+    return ep->begun_ns + (ep->peer->process_fd >= 0 ? t->soon_ns : t->timeout_ns);
 }
 
 void hly_shm_way_tend(halay_transport_t *t, halay_ep_t *ep, uint64_t now)

@@ -48,15 +48,15 @@ void hly_tcp_peer_meet(halay_transport_t *t, hly_meet_peer_t *peer, const uint8_
 }
 
 /*
- * A host that is gone without a word is noticed after the patience with a link: by keepalive, where
+ * A host that is gone without a word is noticed after the timeout with a link: by keepalive, where
  * nothing is under way, else by watch.c. Not by TCP_USER_TIMEOUT: that ends a connection also when
  * the other process just does not read for so long. Where a link is back, the kernel sends again
  * within a few seconds, or, if it is older, after up to as long as the link was cut. It gives up
- * after 15 times (tcp_retries2), which have to last for longer than the patience.
+ * after 15 times (tcp_retries2), which have to last for longer than the timeout.
  */
 static void socket_set(const halay_transport_t *t, int fd)
 {
-    const uint64_t most_ms = t->meet.patience_ns / 1000000 / AGAIN_TIMES + 1;
+    const uint64_t most_ms = t->meet.timeout_ns / 1000000 / AGAIN_TIMES + 1;
     const int again_ms = most_ms < 1000 ? 1000 : most_ms > 120000 ? 120000 : (int)most_ms;
     const int never = 0;
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof(never));

@@ -14,7 +14,7 @@
  * Something was written that the other host has not acknowledged. A host that is there acknowledges
  * what it gets, and answers when it is asked whether there is room again, also while its process
  * stands still. So looks in a row with a repetition or a question under way, and no sign of life in
- * between, mean that the link is cut, or the host gone; after the patience with links it counts as
+ * between, mean that the link is cut, or the host gone; after the timeout with links it counts as
  * gone.
  */
 static void silence_look(halay_transport_t *t, hly_tcp_link_t *link, uint64_t passed_ms)
@@ -32,10 +32,10 @@ static void silence_look(halay_transport_t *t, hly_tcp_link_t *link, uint64_t pa
         t->said_silent = 1;
         hly_meet_log(&t->meet, t->local_rank ? 2 : 1,
                      "%s has acknowledged nothing for %d s: the link to it is cut, or its host is "
-                     "down. Its process counts as lost after %.3g s (HALAY_LINK_PATIENCE)",
-                     link->peer->base.name, HLY_TCP_SILENT, (double)t->meet.patience_ns * 1e-9);
+                     "down. Its process counts as lost after %.3g s (HALAY_LINK_TIMEOUT)",
+                     link->peer->base.name, HLY_TCP_SILENT, (double)t->meet.timeout_ns * 1e-9);
     }
-    if (link->silent * HLY_TCP_WATCH_NS < t->meet.patience_ns)
+    if (link->silent * HLY_TCP_WATCH_NS < t->meet.timeout_ns)
         return;
     link->ended = 1;
     link->error = ETIMEDOUT;

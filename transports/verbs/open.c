@@ -182,9 +182,8 @@ int hly_verbs_open(const halay_transport_params_t *params, halay_transport_t **o
     if (!t)
         return HALAY_ENOMEM;
     hly_meet_init(&t->meet, &ops, t, params, &where);
-    if (t->meet.patience_ns > HLY_VERBS_PATIENCE_NS)
-        t->meet.patience_ns =
-            HLY_VERBS_PATIENCE_NS; /* the other side's queue pairs have none left */
+    if (t->meet.timeout_ns > HLY_VERBS_LINK_NS)
+        t->meet.timeout_ns = HLY_VERBS_LINK_NS; /* the other side's queue pairs have none left */
     LIST_INIT(&t->sources);
     LIST_INIT(&t->targets);
     int rc = settings_read(t, params->options);

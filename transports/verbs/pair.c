@@ -85,7 +85,7 @@ static int move(hly_verbs_lane_t *lane, struct ibv_qp_attr *attr, enum ibv_qp_st
 }
 
 /* After how long a peer is given up: what the device says that it took. */
-static void patience_say(const halay_transport_t *t, const hly_verbs_lane_t *lane)
+static void timeout_say(const halay_transport_t *t, const hly_verbs_lane_t *lane)
 {
     char text[HLY_VERBS_TEXT];
     struct ibv_qp_init_attr init;
@@ -129,7 +129,7 @@ int hly_verbs_pair_ready(halay_transport_t *t, hly_verbs_lane_t *lane)
     if (rc == 0)
         rc = move(lane, &attr, IBV_QPS_RTS);
     if (rc == 0)
-        patience_say(t, lane);
+        timeout_say(t, lane);
     return rc;
 }
 

@@ -63,7 +63,7 @@ enum {
 };
 #define HLY_VERBS_MAGIC       UINT64_C(0x3562726556414c48)
 #define HLY_VERBS_SLOW_NS     UINT64_C(50000)      /* between two looks at sockets, while polled */
-#define HLY_VERBS_PATIENCE_NS UINT64_C(7500000000) /* TIMEOUT and RETRIES */
+#define HLY_VERBS_LINK_NS     UINT64_C(7500000000) /* TIMEOUT and RETRIES */
 #define HLY_VERBS_GIVEN_UP_NS UINT64_C(5000000000)
 #define HLY_VERBS_END_NS      UINT64_C(5000000000) /* a close waits for queue pairs */
 /* What work requests are called: a receive request by its buffer, which is even; a send by its

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The actors of an executor: who of them is which rank, who is lost, and who takes their place.
 
-Invariant: whatever the workers do, collect() comes back at most patience_s after the first failure.
+Invariant: whatever the workers do, collect() comes back at most timeout_s after the first failure.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Member:
 class Crew:
     """The members, by rank."""
 
-    def __init__(self, placement: Placement, patience_s: float, shim: bool) -> None:
+    def __init__(self, placement: Placement, timeout_s: float, shim: bool) -> None:
         self.members = [Member(bundle) for bundle in placement.bundles]
         self.broken = True  # the job that the members are in, if any, is unusable
         self.unwatched = False  # members may be busy with calls that nobody waits for
         self._collecting = 0
         self._is_dismissed = False
         self._placement = placement
-        self._patience_s = max(patience_s, 2 * LEAVE_S)
+        self._timeout_s = max(timeout_s, 2 * LEAVE_S)
         self._shim = shim
 
     def actors(self) -> list[Any]:
@@ -77,9 +77,9 @@ class Crew:
     def _places(self) -> list[Where]:
         return [member.where for member in self.members]
 
-    def assign(self, variables: Mapping[str, str], patience_s: float) -> None:
+    def assign(self, variables: Mapping[str, str], timeout_s: float) -> None:
         """Makes the members the ranks of a new job, which meets where rank 0 says."""
-        address = ray.get(self.members[0].actor.meeting_place.remote(), timeout=patience_s)
+        address = ray.get(self.members[0].actor.meeting_place.remote(), timeout=timeout_s)
         secret, size = secrets.token_hex(16), len(self.members)
         refs = []
         for rank, member in enumerate(self.members):
@@ -87,14 +87,14 @@ class Crew:
             own = {**numbers(rank, self._places()), **variables}
             refs.append(actor.update_env_vars.remote(own))
             refs.append(actor.become.remote(rank, size, address, secret))
-        ray.get(refs, timeout=patience_s)
+        ray.get(refs, timeout=timeout_s)
         self.broken = False
 
     def look(self) -> None:
         """Notices who is lost, or does not answer though it has nothing to do."""
         alive = [member for member in self.members if member.actor is not None]
         refs = [member.actor.node_id.remote() for member in alive]
-        timeout = None if self.unwatched or self._collecting else self._patience_s
+        timeout = None if self.unwatched or self._collecting else self._timeout_s
         mute = ray.wait(refs, num_returns=len(refs), timeout=timeout)[1] if refs else []
         self.unwatched = False
         for member, ref in zip(alive, refs):
@@ -140,7 +140,7 @@ class Crew:
                         raise RuntimeError(SHUT_DOWN)
                     if not errors:
                         leave_s = time.monotonic() + LEAVE_S
-                        end_s = time.monotonic() + self._patience_s
+                        end_s = time.monotonic() + self._timeout_s
                     errors[rank_of[ref]] = error
             if pending and not left and time.monotonic() >= leave_s:
                 left, leave_s = True, float("inf")
@@ -164,7 +164,7 @@ class Crew:
         hosts = [member.where.host for member in self.members]
         losses = [(rank, line_of(error)) for rank, error in errors.items() if is_lost(error)]
         why = (
-            f"no word from it {self._patience_s:g} s after the failure of rank {next(iter(errors))}"
+            f"no word from it {self._timeout_s:g} s after the failure of rank {next(iter(errors))}"
         )
         losses += [(rank, why) for rank in mute]
         for rank, _ in losses:

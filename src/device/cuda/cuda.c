@@ -190,9 +190,9 @@ static int cuda_arm(halay_device_t *device, int *fd)
     return hly_gpu_arm((struct hly_gpu *)device, fd);
 }
 
-static int cuda_stop(halay_device_t *device, uint64_t cookie, uint64_t patience_ns)
+static int cuda_stop(halay_device_t *device, uint64_t cookie, uint64_t timeout_ns)
 {
-    return hly_gpu_stop((struct hly_gpu *)device, cookie, patience_ns);
+    return hly_gpu_stop((struct hly_gpu *)device, cookie, timeout_ns);
 }
 
 static int cuda_follow(halay_device_t *device, const halay_stream_t *stream, uint64_t cookie)

@@ -170,7 +170,7 @@ int hly_gpu_launch_list(struct hly_gpu *gpu, const halay_part_t parts[], uint32_
                         halay_type_t type, uint64_t cookie);
 int hly_gpu_poll(struct hly_gpu *gpu, halay_done_t done[], int max);
 int hly_gpu_arm(struct hly_gpu *gpu, int *fd);
-int hly_gpu_stop(struct hly_gpu *gpu, uint64_t cookie, uint64_t patience_ns);
+int hly_gpu_stop(struct hly_gpu *gpu, uint64_t cookie, uint64_t timeout_ns);
 
 /* export.c: what adapters may do, which the GPU's attributes say; export_mem and flush. */
 void hly_gpu_export_look(struct hly_gpu *gpu);

@@ -506,7 +506,7 @@ static bool is_off(struct hly_gpu *gpu, struct hly_gpu_stream *s, uint64_t numbe
     return rc != HLY_CU_NOT_READY;
 }
 
-int hly_gpu_stop(struct hly_gpu *gpu, uint64_t cookie, uint64_t patience_ns)
+int hly_gpu_stop(struct hly_gpu *gpu, uint64_t cookie, uint64_t timeout_ns)
 {
     const struct timespec pause = {.tv_nsec = 20000};
     const uint64_t begun_ns = now_ns();
@@ -517,7 +517,7 @@ int hly_gpu_stop(struct hly_gpu *gpu, uint64_t cookie, uint64_t patience_ns)
     assert(s);
     const uint64_t number = s->flights[which].number;
     bool off = is_off(gpu, s, number);
-    while (!off && now_ns() - begun_ns < patience_ns) {
+    while (!off && now_ns() - begun_ns < timeout_ns) {
         nanosleep(&pause, NULL);
         off = is_off(gpu, s, number);
     }

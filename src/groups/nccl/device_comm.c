@@ -157,7 +157,7 @@ static void *end_run(void *arg)
     return NULL;
 }
 
-int hly_nccl_dcomm_end(struct halay_circle *c, bool abort, uint64_t patience_ns)
+int hly_nccl_dcomm_end(struct halay_circle *c, bool abort, uint64_t timeout_ns)
 {
     const struct hly_nccl_library *l = &c->nccl->library;
     const struct hly_cuda_driver *d = &c->nccl->driver;
@@ -182,8 +182,8 @@ int hly_nccl_dcomm_end(struct halay_circle *c, bool abort, uint64_t patience_ns)
                                   c->comm,
                                   c->context,
                                   c->stream,
-                                  now_ns() + patience_ns / 2,
-                                  now_ns() + patience_ns / 8 * 7,
+                                  now_ns() + timeout_ns / 2,
+                                  now_ns() + timeout_ns / 8 * 7,
                                   abort,
                                   false,
                                   HALAY_EDEVICE};
@@ -192,8 +192,8 @@ int hly_nccl_dcomm_end(struct halay_circle *c, bool abort, uint64_t patience_ns)
         return HALAY_EDEVICE;
     }
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)(patience_ns / 1000000000u);
-    until.tv_nsec += (long)(patience_ns % 1000000000u);
+    until.tv_sec += (time_t)(timeout_ns / 1000000000u);
+    until.tv_nsec += (long)(timeout_ns % 1000000000u);
     if (until.tv_nsec >= 1000000000) {
         until.tv_sec++;
         until.tv_nsec -= 1000000000;

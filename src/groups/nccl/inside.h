@@ -53,7 +53,7 @@ int hly_nccl_dcomm_make(struct hly_nccl *nccl, struct halay_circle **dcomm);
 void hly_nccl_dcomm_free(struct halay_circle *dcomm);
 
 /* Ends the communicator: aborts it, or has all members end theirs, which graphs that are not
- * destroyed prevent: then it is aborted, and that is HALAY_EDEVICE. In patience_ns at most. */
-int hly_nccl_dcomm_end(struct halay_circle *dcomm, bool abort, uint64_t patience_ns);
+ * destroyed prevent: then it is aborted, and that is HALAY_EDEVICE. In timeout_ns at most. */
+int hly_nccl_dcomm_end(struct halay_circle *dcomm, bool abort, uint64_t timeout_ns);
 
 #endif

@@ -303,17 +303,17 @@ static int nccl_poll(halay_circle_t *c, halay_group_done_t done[], int max)
     return n;
 }
 
-static int nccl_abort(halay_circle_t *c, uint64_t patience_ns)
+static int nccl_abort(halay_circle_t *c, uint64_t timeout_ns)
 {
-    return hly_nccl_dcomm_end(c, true, patience_ns);
+    return hly_nccl_dcomm_end(c, true, timeout_ns);
 }
 
-static int nccl_close(halay_circle_t *c, uint64_t patience_ns)
+static int nccl_close(halay_circle_t *c, uint64_t timeout_ns)
 {
     if (!c)
         return HALAY_OK;
     /* One that has failed may hold what it never launched. What does not end stays. */
-    const int rc = hly_nccl_dcomm_end(c, c->failed != HALAY_OK, patience_ns);
+    const int rc = hly_nccl_dcomm_end(c, c->failed != HALAY_OK, timeout_ns);
     hly_nccl_dcomm_free(c);
     return rc;
 }

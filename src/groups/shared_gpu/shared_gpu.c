@@ -261,12 +261,12 @@ static bool reads_not(const struct hly_shared_gpu_dcomm *c, struct hly_meeting_m
     return !__atomic_load_n(&m->reading, __ATOMIC_SEQ_CST);
 }
 
-/* Waits until all are, or the patience ends. */
-static bool await(const struct hly_shared_gpu_dcomm *c, uint64_t patience_ns,
+/* Waits until all are, or the timeout ends. */
+static bool await(const struct hly_shared_gpu_dcomm *c, uint64_t timeout_ns,
                   bool (*are)(const struct hly_shared_gpu_dcomm *c, struct hly_meeting_member *m))
 {
     const struct timespec pause = {.tv_nsec = 20000};
-    const uint64_t until_ns = now_ns() + patience_ns;
+    const uint64_t until_ns = now_ns() + timeout_ns;
     bool all = all_are(c, are);
     for (; !all && now_ns() < until_ns; all = all_are(c, are))
         nanosleep(&pause, NULL);
@@ -283,15 +283,15 @@ static void dcomm_free(struct hly_shared_gpu_dcomm *c)
     free(c);
 }
 
-/* Frees closed device communicators that all have left; with patience, all. */
-static void sweep(struct hly_shared_gpu *o, uint64_t patience_ns)
+/* Frees closed device communicators that all have left; with timeout, all. */
+static void sweep(struct hly_shared_gpu *o, uint64_t timeout_ns)
 {
     struct hly_shared_gpu_dcomm **at = &o->closed;
     while (*at) {
         struct hly_shared_gpu_dcomm *c = *at;
-        if (patience_ns && !all_are(c, has_left)) {
+        if (timeout_ns && !all_are(c, has_left)) {
             __atomic_store_n(&c->own->shut, 1, __ATOMIC_SEQ_CST);
-            await(c, patience_ns, reads_not);
+            await(c, timeout_ns, reads_not);
         } else if (!all_are(c, has_left)) {
             at = &c->next;
             continue;
@@ -624,10 +624,10 @@ static int ours_poll(halay_circle_t *dcomm, halay_group_done_t done[], int max)
 /* ------------------------------------------------------------------ the end */
 
 /* Kernels that cannot be stopped read slabs yet, and so `reading` stays. */
-static int ours_abort(halay_circle_t *dcomm, uint64_t patience_ns)
+static int ours_abort(halay_circle_t *dcomm, uint64_t timeout_ns)
 {
     struct hly_shared_gpu_dcomm *c = (struct hly_shared_gpu_dcomm *)dcomm;
-    const uint64_t until_ns = now_ns() + patience_ns;
+    const uint64_t until_ns = now_ns() + timeout_ns;
     bool off = true;
     c->failed = true;
     __atomic_store_n(&c->meeting->lost, 1, __ATOMIC_SEQ_CST);
@@ -641,14 +641,14 @@ static int ours_abort(halay_circle_t *dcomm, uint64_t patience_ns)
 }
 
 /* The slab stays until the others have left. */
-static int ours_close(halay_circle_t *dcomm, uint64_t patience_ns)
+static int ours_close(halay_circle_t *dcomm, uint64_t timeout_ns)
 {
     struct hly_shared_gpu_dcomm *c = (struct hly_shared_gpu_dcomm *)dcomm;
     if (!c)
         return HALAY_OK;
     if (c->me == 0)
         hly_meeting_shut(c->id);
-    await(c, patience_ns, has_taken);
+    await(c, timeout_ns, has_taken);
     if (!__atomic_load_n(&c->own->reading, __ATOMIC_SEQ_CST))
         slabs_close(c);
     c->next = c->library->closed;

@@ -33,8 +33,8 @@ void hlt_memory_free(const halay_trainer_t *trainer, uint32_t memory, void *addr
 static int moves_make(const halay_trainer_t *trainer, uint32_t memory, const halay_move_t moves[],
                       size_t nmoves)
 {
-    uint64_t patience_ns = trainer->core.deadline_ns / 4;
-    return nmoves ? halay_local_moves(trainer->context, memory, moves, nmoves, patience_ns) : 0;
+    uint64_t timeout_ns = trainer->core.deadline_ns / 4;
+    return nmoves ? halay_local_moves(trainer->context, memory, moves, nmoves, timeout_ns) : 0;
 }
 
 int hlt_memory_move(const halay_trainer_t *trainer, uint32_t memory, void *out, const void *in,

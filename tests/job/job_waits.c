@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job_patience - a rank that is away for a while. "stop RANK S": it is stopped, and goes on after S
+ * job_waits - a rank that is away for a while. "stop RANK S": it is stopped, and goes on after S
  * seconds (0: never). "stop-long RANK S": the same, and the call is of 100,000 elements. "nap RANK
  * S": it sleeps in its program. "die RANK 0": it is killed before it has met any other rank, and
  * "stop-early RANK S": stopped. "die-between RANK 0", "stop-between RANK S": when it has met only

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Notices of who is missing: which rank gives them, whom it names, and that who waits too is never
- * named. Ranks are threads of one process, so none is ever stopped: tests/job/patience.sh.
+ * named. Ranks are threads of one process, so none is ever stopped: tests/job/waits.sh.
  */
 #define _GNU_SOURCE
 #include <string.h>
