@@ -8,7 +8,7 @@
  * after the fence, one packet: a descriptor, the table of nodes, or a text that says why there is
  * no job. A node waits for a rank that is seen to be on its way until the deadline. One that is not
  * seen, and does not get there in half of its time, has another address, or can share no memory is
- * a node of its own: alone. docs/agreements.md says whom the others wait for, and who is told what.
+ * a node of its own: alone. docs/meetings.md says whom the others wait for, and who is told what.
  */
 #ifndef HALAY_PMIX_NODE_H
 #define HALAY_PMIX_NODE_H

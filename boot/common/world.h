@@ -6,7 +6,7 @@
  * sockets, memory of their own, or log.
  *
  * The holder of the meeting passes events. After each event, and at the time hly_worlds_due_ns, it
- * does the actions that hly_worlds_next returns, until there are none. docs/agreements.md says
+ * does the actions that hly_worlds_next returns, until there are none. docs/meetings.md says
  * which states halay-prove has explored.
  */
 #ifndef HALAY_BOOT_WORLD_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * agree.h - one agreement of a group of ranks, as functions of a state and an event: no clock, no
- * transport, no memory of its own, no log. agree.c says how it goes, docs/agreements.md what was
+ * transport, no memory of its own, no log. agree.c says how it goes, docs/explored.md what was
  * explored of it. Its user hands over events, sends what the sink is given, and keeps one timer.
  */
 #ifndef HLY_AGREE_AGREE_H

@@ -2,7 +2,7 @@
 /*
  * failing.h - how the ranks of a call that has failed agree on one verdict, as functions of a state
  * and an event: they read no clock, and have no transport, memory and log. failing.c says how it
- * goes, docs/agreements.md what was explored of it. src/fault hands over the events, and sends what
+ * goes, docs/explored.md what was explored of it. src/fault hands over the events, and sends what
  * the view is given.
  */
 #ifndef HLY_AGREE_FAILING_H

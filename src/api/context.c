@@ -551,7 +551,7 @@ static bool is_owed(const struct hly_peer *peer)
 {
     for (const struct hly_link *o = peer->queue.next; o != &peer->queue; o = o->next) {
         const enum hly_kind kind = HLY_OF(o, struct hly_send, link)->header.kind;
-        if (kind != HLY_ALARM && kind < HLY_ASK)
+        if (kind != HLY_ALARM && kind < HLY_QUERY)
             return true;
     }
     return false;

@@ -90,7 +90,7 @@ static void watch_members(const halay_request_t *r, struct hly_device_comm *dcom
     dcomm->captured = true;
     for (uint32_t i = 0; i < dcomm->n; i++)
         if (i != dcomm->me)
-            hly_control_send(r->comm, (int)dcomm->rank[i], HLY_ASK, r->sequence, 0,
+            hly_control_send(r->comm, (int)dcomm->rank[i], HLY_QUERY, r->sequence, 0,
                              hly_cookie_about((int)dcomm->rank[i], 0), NULL, NULL, 0);
 }
 

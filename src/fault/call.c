@@ -274,7 +274,7 @@ static bool has_to_tell(const halay_comm_t *comm, uint32_t sequence)
         for (const struct hly_link *o = peer->queue.next; o != &peer->queue; o = o->next) {
             const struct hly_send *out = HLY_OF(o, struct hly_send, link);
             if (out->kind == HLY_SEND_CONTROL && out->header.comm == comm->id &&
-                out->header.sequence == sequence && out->header.kind < HLY_ASK)
+                out->header.sequence == sequence && out->header.kind < HLY_QUERY)
                 return true;
         }
     }

@@ -88,8 +88,8 @@ static uint32_t edge_of(const struct hly_stall *p)
 
 static void ask(halay_comm_t *comm, const struct hly_stall *p, int whom, int about)
 {
-    hly_control_send(comm, whom, HLY_ASK, p->sequence, edge_of(p), hly_cookie_about(about, 0), NULL,
-                     NULL, 0);
+    hly_control_send(comm, whom, HLY_QUERY, p->sequence, edge_of(p), hly_cookie_about(about, 0),
+                     NULL, NULL, 0);
 }
 
 static bool place_of(const halay_comm_t *comm, int rank, halay_place_t *place)
@@ -492,7 +492,7 @@ static void answer(halay_comm_t *comm, const struct hly_header *h, int about)
         nblocked = hly_deadlock_chain(comm, h->sequence, made, blocked);
         r = call_at(comm, h->sequence);
     }
-    hly_control_send(comm, (int)h->from, HLY_TELL, h->sequence, seen | consensus,
+    hly_control_send(comm, (int)h->from, HLY_REPLY, h->sequence, seen | consensus,
                      hly_cookie_about(about, calls), r ? &r->call : NULL, blocked,
                      nblocked * sizeof(blocked[0]));
 }
@@ -569,9 +569,9 @@ void hly_stall_asked(halay_comm_t *comm, const struct hly_header *h,
     const uint64_t now = hly_now_ns();
     if (about < 0 || about >= comm->nranks)
         return; /* a peer has sent it */
-    if (h->kind == HLY_ASK) {
+    if (h->kind == HLY_QUERY) {
         answer(comm, h, about);
-    } else if (h->kind == HLY_TELL) {
+    } else if (h->kind == HLY_REPLY) {
         told(comm, h, about, blocked, nblocked, now);
     } else if (about != comm->rank) {
         reported(comm, h, about, now);

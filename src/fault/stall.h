@@ -48,7 +48,7 @@ void hly_stall_look_consensus(halay_comm_t *comm, struct hly_consensus *consensu
 void hly_stall_hurry(const halay_comm_t *comm);
 /* Has this rank answered that it has not made this call? */
 bool hly_stall_is_behind(const halay_comm_t *comm, uint32_t sequence, int rank);
-/* An ASK, TELL or MISSING message. */
+/* A QUERY, REPLY or MISSING message. */
 void hly_stall_asked(halay_comm_t *comm, const struct hly_header *header,
                      const struct hly_blocked *blocked, uint32_t nblocked);
 

@@ -330,7 +330,7 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
     }
     if (from->left_out)
         return;
-    if (h->kind >= HLY_ASK) { /* of a call that its sender may not have made */
+    if (h->kind >= HLY_QUERY) { /* of a call that its sender may not have made */
         match_question(comm, h, data, bytes);
         return;
     }
@@ -489,7 +489,7 @@ static void match(halay_context_t *context, const struct hly_header *h, const vo
     if (comm) {
         if (!match_plan(comm, h, data, bytes, peer))
             match_comm(comm, h, data, bytes, peer);
-    } else if (!hly_comm_is_gone(context, h->comm) && h->kind < HLY_ASK) {
+    } else if (!hly_comm_is_gone(context, h->comm) && h->kind < HLY_QUERY) {
         keep_orphan(context, h, data, bytes, peer);
     }
 }

@@ -27,7 +27,8 @@ enum hly_news_kind {
     HLY_NEWS_VERDICT,   /* an ALARM, ROUND or REVOKE message: header, verdict */
     HLY_NEWS_CONSENSUS, /* a CONSENSUS message: header, consensus */
     HLY_NEWS_HELLO,     /* value: settings differ; 0: builds do: header, hello */
-    HLY_NEWS_ASKED, /* an ASK, TELL or MISSING message: header; value: how often it was forwarded */
+    HLY_NEWS_ASKED, /* a QUERY, REPLY or MISSING message: header; value: how often it was forwarded
+                     */
     HLY_NEWS_LOST,  /* a peer is lost: peer */
     HLY_NEWS_TRANSPORT_LOST, /* a transport has failed: text says why */
     /* for run/ */

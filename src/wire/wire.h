@@ -38,13 +38,14 @@ enum hly_kind {
                     * fault/survivors.c
                     */
     /* From a call that waits (fault/stall.c); cookie: hly_cookie_about(). Where is that rank? */
-    HLY_ASK,
-    HLY_TELL,    /* the answer; edge: enum hly_seen; call: that one, if its sender is in it */
-    HLY_MISSING, /* to who speaks for all: that rank is awaited; edge as in TELL */
+    HLY_QUERY,
+    HLY_REPLY,   /* the answer; edge: enum hly_seen; call: that one, if its sender is in it */
+    HLY_MISSING, /* to who speaks for all: that rank is awaited; edge as in REPLY */
     HLY_KIND_END
 };
 
-/* Cookie of ASK, TELL and MISSING: a rank of the communicator, and how many calls it has made. */
+/* Cookie of QUERY, REPLY and MISSING: a rank of the communicator, and how many calls it has made.
+ */
 static inline uint64_t hly_cookie_about(int rank, uint32_t calls)
 {
     return (uint64_t)calls << 32 | (uint32_t)rank;
@@ -94,7 +95,7 @@ struct hly_invitation {
     unsigned char id[HALAY_CIRCLE_ID_BYTES];
 };
 
-/* Follows a TELL: ranks that wait, each in a call that the next one has not made. The first is the
+/* Follows a REPLY: ranks that wait, each in a call that the next one has not made. The first is the
  * sender, if it has not made the call that it is asked for. */
 #define HLY_BLOCKED_MOST 8
 struct hly_blocked {

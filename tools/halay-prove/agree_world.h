@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * agree_world.h - a group of ranks in one agreement (src/agree), with the messages between them,
- * and all that can happen to it: docs/agreements.md has the assumptions.
+ * and all that can happen to it: docs/explored.md has the assumptions.
  */
 #ifndef HALAY_PROVE_AGREE_WORLD_H
 #define HALAY_PROVE_AGREE_WORLD_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * meet_model.h - the processes of a job that meet (boot/common/world.h), their launcher, and all
- * that can happen to them: docs/agreements.md has the assumptions.
+ * that can happen to them: docs/explored.md has the assumptions.
  */
 #ifndef HALAY_PROVE_MEET_MODEL_H
 #define HALAY_PROVE_MEET_MODEL_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verdict_world.h - the ranks of one call that fails (src/agree/failing.h), with the messages
- * between them and all that can happen to them: docs/agreements.md has the assumptions.
+ * between them and all that can happen to them: docs/explored.md has the assumptions.
  */
 #ifndef HALAY_PROVE_VERDICT_WORLD_H
 #define HALAY_PROVE_VERDICT_WORLD_H
