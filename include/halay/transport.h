@@ -158,8 +158,9 @@ typedef struct halay_transport_ops {
     /*
      * Starts to connect to `peer`; returns before that is done. Sends return HALAY_EAGAIN until
      * then. Tries a peer that does not accept yet again until params.deadline_ns; then FAILED
-     * comes. address: a halay_address_t, where the peer listens; bytes 0: the peer has to connect.
-     * HALAY_CAN_WATCH: a halay_process_t, of this process's pid namespace; bytes 0: not known.
+     * comes. A process that lives, and has not read anything yet, may be late for longer. address:
+     * a halay_address_t, where the peer listens; bytes 0: the peer has to connect. HALAY_CAN_WATCH:
+     * a halay_process_t, of this process's pid namespace; bytes 0: not known.
      */
     int (*connect)(halay_transport_t *transport, halay_peer_id_t peer, const void *address,
                    size_t bytes, halay_ep_t **ep);

@@ -20,14 +20,12 @@ static struct hly_blocked blocked_in(const halay_request_t *r)
                                 .call = r->call.desc};
 }
 
-/* The oldest call in which this rank waits, except that one; NULL: there is none. */
-static const halay_request_t *waiting(const halay_context_t *ctx, const halay_comm_t *comm,
-                                      uint32_t sequence)
+/* The oldest call in which this rank waits; NULL: there is none. */
+static const halay_request_t *waiting(const halay_context_t *ctx)
 {
     for (const struct hly_link *l = ctx->requests.next; l != &ctx->requests; l = l->next) {
         const halay_request_t *r = HLY_OF(l, halay_request_t, link);
-        const bool same = r->comm == comm && r->sequence == sequence;
-        if (!same && !r->comm->asks_for && (r->state == HLY_RUNNING || r->state == HLY_FAILING))
+        if (!r->comm->asks_for && (r->state == HLY_RUNNING || r->state == HLY_FAILING))
             return r;
     }
     return NULL;
@@ -44,20 +42,19 @@ static const struct hly_chain *told(const halay_comm_t *comm, uint32_t sequence)
     return NULL;
 }
 
-uint32_t hly_deadlock_chain(halay_comm_t *comm, uint32_t sequence, bool made,
+uint32_t hly_deadlock_chain(const halay_context_t *ctx, const halay_comm_t *comm, uint32_t sequence,
                             struct hly_blocked blocked[HLY_BLOCKED_MOST])
 {
-    const halay_comm_t *of = comm;
     uint32_t n = 0;
-    if (!made) {
-        const halay_request_t *r = waiting(comm->context, comm, sequence);
+    if (!comm) {
+        const halay_request_t *r = waiting(ctx);
         if (!r)
             return 0;
         blocked[n++] = blocked_in(r);
-        of = r->comm;
+        comm = r->comm;
         sequence = r->sequence;
     }
-    const struct hly_chain *chain = told(of, sequence);
+    const struct hly_chain *chain = told(comm, sequence);
     for (uint32_t i = 0; chain && i < chain->n && n < HLY_BLOCKED_MOST; i++)
         blocked[n++] = chain->blocked[i];
     return n;
@@ -103,6 +100,12 @@ static bool find_cycle(const halay_request_t *r, const struct hly_chain *chain, 
         c->n = i + 2;
         if (lacks(r->context, &chain->blocked[i]))
             return true;
+        if (is_same(&c->blocked[0], &chain->blocked[i]) &&
+            c->blocked[0].rank == chain->blocked[i].rank) { /* it waits in its own call, for others
+                                                             * on a communicator it has not made */
+            c->n = i + 1;
+            return true;
+        }
         for (uint32_t k = 0; k < i; k++)
             if (is_same(&chain->blocked[k],
                         &chain->blocked[i])) { /* a cycle that this rank is not in */
@@ -142,6 +145,14 @@ static void cycle_text(const struct cycle *c, char *text, size_t bytes)
     }
 }
 
+/* Has that rank called on a communicator that this one does not have? hly_deadlock_absent() says
+ * what that means. */
+static bool calls_strangely(const halay_comm_t *comm, int rank)
+{
+    const halay_context_t *ctx = comm->context;
+    return hly_orphan_from(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank))) != NULL;
+}
+
 void hly_deadlock_explain(halay_comm_t *comm, const struct hly_slot *slot,
                           struct hly_verdict_wire *v)
 {
@@ -159,7 +170,7 @@ void hly_deadlock_explain(halay_comm_t *comm, const struct hly_slot *slot,
             return;
         }
         if (v->cause == HLY_CAUSE_UNCALLED && a->rank == (uint32_t)v->rank + 1 &&
-            a->says != HLY_SEEN_HERE) {
+            a->says != HLY_SEEN_HERE && !calls_strangely(comm, v->rank)) {
             char at[160];
             blocked_text(&chain->blocked[0], at, sizeof(at));
             snprintf(v->detail, sizeof(v->detail), "has not made this call: it waits in %s", at);

@@ -11,10 +11,10 @@
 
 #include "fault/fault.h"
 
-/* What a rank that is asked about this call tells of its waiting. made: it has made the call.
- * Returns how many. */
-uint32_t hly_deadlock_chain(halay_comm_t *comm, uint32_t sequence, bool made,
-                            struct hly_blocked blocked[HLY_BLOCKED_MOST]);
+/* What a rank that is asked about this call tells of its waiting. comm: NULL if it has not made the
+ * call. Returns how many. */
+uint32_t hly_deadlock_chain(const halay_context_t *context, const halay_comm_t *comm,
+                            uint32_t sequence, struct hly_blocked blocked[HLY_BLOCKED_MOST]);
 /* How many of them make sense? A peer has sent them. */
 uint32_t hly_deadlock_check(const halay_comm_t *comm, const struct hly_blocked *blocked,
                             uint32_t nblocked);

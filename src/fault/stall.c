@@ -88,7 +88,8 @@ static uint32_t edge_of(const struct hly_stall *p)
 
 static void ask(halay_comm_t *comm, const struct hly_stall *p, int whom, int about)
 {
-    hly_control_send(comm, whom, HLY_QUERY, p->sequence, edge_of(p), hly_cookie_about(about, 0),
+    const uint32_t who = (uint32_t)hly_comm_world_rank(comm, about) + 1;
+    hly_control_send(comm, whom, HLY_QUERY, p->sequence, edge_of(p), hly_cookie_about(about, who),
                      NULL, NULL, 0);
 }
 
@@ -489,12 +490,21 @@ static void answer(halay_comm_t *comm, const struct hly_header *h, int about)
         seen = look_near(comm, about, &pid);
         calls = (uint32_t)pid;
     } else if (!consensus) {
-        nblocked = hly_deadlock_chain(comm, h->sequence, made, blocked);
+        nblocked = hly_deadlock_chain(comm->context, made ? comm : NULL, h->sequence, blocked);
         r = call_at(comm, h->sequence);
     }
     hly_control_send(comm, (int)h->from, HLY_REPLY, h->sequence, seen | consensus,
                      hly_cookie_about(about, calls), r ? &r->call : NULL, blocked,
                      nblocked * sizeof(blocked[0]));
+}
+
+void hly_stall_asked_early(halay_context_t *ctx, const struct hly_header *h, struct hly_peer *peer)
+{
+    const uint32_t consensus = h->edge & HLY_EDGE_CONSENSUS;
+    struct hly_blocked blocked[HLY_BLOCKED_MOST];
+    const uint32_t n = consensus ? 0 : hly_deadlock_chain(ctx, NULL, 0, blocked);
+    hly_control_reply(ctx, peer, h, HLY_SEEN_BEHIND | consensus, (uint32_t)h->cookie, blocked,
+                      n * sizeof(blocked[0]));
 }
 
 static uint32_t of(const struct hly_header *h)

@@ -51,5 +51,8 @@ bool hly_stall_is_behind(const halay_comm_t *comm, uint32_t sequence, int rank);
 /* A QUERY, REPLY or MISSING message. */
 void hly_stall_asked(halay_comm_t *comm, const struct hly_header *header,
                      const struct hly_blocked *blocked, uint32_t nblocked);
+/* A QUERY of a communicator that this rank has not made, from that peer. */
+void hly_stall_asked_early(halay_context_t *context, const struct hly_header *header,
+                           struct hly_peer *peer);
 
 #endif

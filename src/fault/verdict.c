@@ -259,8 +259,9 @@ static void waited_text(const struct hly_failure *f, const char *who, const char
     const struct hly_verdict_wire *v = &f->verdict;
     if (v->cause == HLY_CAUSE_DEADLOCK) {
         snprintf(text, bytes,
-                 "%s (%s) waited in a circle. In the job, %s. All ranks must make their calls in "
-                 "one order, also across communicators",
+                 "%s (%s) waited in a circle. In the job, %s. All ranks must make communicators "
+                 "of one parent in the same order, and their calls in one order, also across "
+                 "communicators",
                  call, number, v->detail);
         return;
     }

@@ -92,7 +92,10 @@ static void hand(halay_context_t *context, const struct hly_news *n)
         hly_fault_hello(context, (int)n->header.from, &n->hello, n->value);
         return;
     case HLY_NEWS_ASKED:
-        hly_stall_asked(n->comm, &n->header, n->blocked, (uint32_t)n->value);
+        if (n->comm)
+            hly_stall_asked(n->comm, &n->header, n->blocked, (uint32_t)n->value);
+        else
+            hly_stall_asked_early(context, &n->header, n->peer);
         return;
     case HLY_NEWS_LOST:
         hly_fault_lost(context, n->peer);

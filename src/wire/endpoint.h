@@ -139,5 +139,9 @@ void hly_header_fill(struct hly_header *header, const halay_comm_t *comm, enum h
 int hly_control_send(halay_comm_t *comm, int to, enum hly_kind kind, uint32_t sequence,
                      uint32_t edge, uint64_t cookie, const struct hly_call *call,
                      const void *payload, size_t payload_bytes);
+/* Answers a QUERY of a communicator that this rank has not made. */
+void hly_control_reply(halay_context_t *context, struct hly_peer *to,
+                       const struct hly_header *query, uint32_t edge, uint64_t cookie,
+                       const void *payload, size_t payload_bytes);
 
 #endif

@@ -295,6 +295,19 @@ static void match_question(halay_comm_t *comm, const struct hly_header *h, const
         memcpy(n->blocked, data, (size_t)n->value * sizeof(struct hly_blocked));
 }
 
+/* This rank has not made the communicator: it answers in which call it is instead. */
+static void match_query(halay_context_t *ctx, const struct hly_header *h, halay_peer_id_t peer)
+{
+    struct hly_peer *from = hly_peer_find(ctx, peer);
+    struct hly_news *n = from && h->cookie >> 32 == (uint64_t)(unsigned)ctx->info.rank + 1
+                             ? hly_news_leave(ctx, HLY_NEWS_ASKED, NULL)
+                             : NULL;
+    if (!n)
+        return;
+    n->peer = from;
+    n->header = *h;
+}
+
 /* The peer that the header names as its sender; NULL: the message came from another one. */
 static struct hly_peer *sender_of(halay_comm_t *comm, const struct hly_header *h,
                                   halay_peer_id_t peer)
@@ -489,8 +502,11 @@ static void match(halay_context_t *context, const struct hly_header *h, const vo
     if (comm) {
         if (!match_plan(comm, h, data, bytes, peer))
             match_comm(comm, h, data, bytes, peer);
-    } else if (!hly_comm_is_gone(context, h->comm) && h->kind < HLY_QUERY) {
-        keep_orphan(context, h, data, bytes, peer);
+    } else if (!hly_comm_is_gone(context, h->comm)) {
+        if (h->kind < HLY_QUERY)
+            keep_orphan(context, h, data, bytes, peer);
+        else if (h->kind == HLY_QUERY)
+            match_query(context, h, peer);
     }
 }
 

@@ -395,6 +395,31 @@ void hly_send_flush(halay_context_t *context)
     }
 }
 
+static void control_submit(halay_context_t *ctx, struct hly_send *send, uint64_t cookie,
+                           const void *payload, size_t payload_bytes)
+{
+    assert(payload_bytes <= sizeof(send->payload));
+    send->header.cookie = cookie;
+    send->payload_bytes = (uint32_t)payload_bytes;
+    if (payload_bytes)
+        memcpy(send->payload, payload, payload_bytes);
+    hly_send_submit(ctx, send);
+}
+
+void hly_control_reply(halay_context_t *ctx, struct hly_peer *to, const struct hly_header *query,
+                       uint32_t edge, uint64_t cookie, const void *payload, size_t payload_bytes)
+{
+    struct hly_send *send = ctx->lost ? NULL : hly_send_new(ctx, HLY_SEND_CONTROL, to);
+    if (!send)
+        return; /* its sender asks again */
+    send->header = (struct hly_header){.comm = query->comm,
+                                       .sequence = query->sequence,
+                                       .edge = edge,
+                                       .from = (uint32_t)query->cookie,
+                                       .kind = HLY_REPLY};
+    control_submit(ctx, send, cookie, payload, payload_bytes);
+}
+
 int hly_control_send(halay_comm_t *comm, int to, enum hly_kind kind, uint32_t sequence,
                      uint32_t edge, uint64_t cookie, const struct hly_call *call,
                      const void *payload, size_t payload_bytes)
@@ -412,13 +437,8 @@ int hly_control_send(halay_comm_t *comm, int to, enum hly_kind kind, uint32_t se
                 halay_strerror(rc ? rc : HALAY_ENOMEM));
         return rc ? rc : HALAY_ENOMEM;
     }
-    assert(payload_bytes <= sizeof(send->payload));
     hly_header_fill(&send->header, comm, kind, sequence, edge, call);
-    send->header.cookie = cookie;
-    send->payload_bytes = (uint32_t)payload_bytes;
-    if (payload_bytes)
-        memcpy(send->payload, payload, payload_bytes);
-    hly_send_submit(ctx, send);
+    control_submit(ctx, send, cookie, payload, payload_bytes);
     return HALAY_OK;
 }
 

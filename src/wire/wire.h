@@ -45,7 +45,7 @@ enum hly_kind {
 };
 
 /* Cookie of QUERY, REPLY and MISSING: a rank of the communicator, and how many calls it has made.
- */
+ * In a QUERY: 1 + its rank in the job. */
 static inline uint64_t hly_cookie_about(int rank, uint32_t calls)
 {
     return (uint64_t)calls << 32 | (uint32_t)rank;

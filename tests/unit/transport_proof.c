@@ -209,9 +209,10 @@ void proof_impostor(void)
             said[8] = 2;
             give(called, said, bytes);
             rank_expect_failed(&a, 1000 * MS, "another secret");
-        } else { /* half a greeting, and silence: until the deadline */
+        } else { /* half a greeting, and silence: as long as it holds the connection */
+            halay_event_t event;
             give(called, greeting, GREETING / 2);
-            rank_expect_failed(&a, 5000 * MS, "did not answer within");
+            CHECK(!rank_wait(&a, 1200 * MS, &event), "%d", event.kind);
         }
         CHECK(a.errors == 0, "%s", a.log);
         close(called);

@@ -169,9 +169,9 @@ static void give_up(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now)
     if (peer->called && (peer->calls_ended == 0 || now - peer->called_ns > HLY_MEET_PAUSE_MAX_NS))
         hly_meet_peer_fail(
             m, peer, HALAY_EPEER,
-            "%s did not answer within %llu ms: the process there is stopped or busy, "
-            "or has ended this run, or not begun it (all ranks initialize and "
-            "finalize equally often), or a firewall drops what is sent there",
+            "%s did not answer within %llu ms: the process there has ended this run, or "
+            "not begun it (all ranks initialize and finalize equally often), or its host is "
+            "down, or a firewall drops what is sent there",
             peer->name, ms);
     else if (peer->error == 0)
         hly_meet_peer_fail(
@@ -193,16 +193,19 @@ static void give_up(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now)
 }
 
 /*
- * This logs what is known to be wrong before the calls that wait for it reach their deadline. It
- * waits for those who are there; a host that cannot be reached, with the timeout of a link.
+ * This reports what is known to be wrong before the calls that wait for it reach their deadline. A
+ * host that cannot be reached has the timeout of a link. A process that holds the connection, and
+ * has not greeted, may be late: it is not given up here, or it could not learn that others have
+ * gone on without it. The deadline of a call names it. A process that has greeted, and does not
+ * answer, may never begin this epoch.
  */
 uint64_t hly_meet_call_ends_ns(const hly_meet_t *m, const hly_meet_peer_t *peer)
 {
     const uint64_t soon_ns = m->deadline_ns - m->deadline_ns / 8;
     const uint64_t away_ns = m->timeout_ns < soon_ns ? m->timeout_ns : soon_ns;
     for (const hly_meet_link_t *link = peer->called ? m->links : NULL; link; link = link->next)
-        if (link->peer == peer && link->state == LINK_CALLING)
-            return link->since_ns + away_ns;
+        if (link->peer == peer && link->state <= LINK_HEARING)
+            return link->state == LINK_CALLING ? link->since_ns + away_ns : UINT64_MAX;
     if (peer->error == EDESTADDRREQ || !peer->error)
         return peer->begun_ns + (peer->error ? soon_ns : m->deadline_ns);
     return peer->begun_ns + away_ns;
