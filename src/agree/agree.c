@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agree.c - ranks agree on a flag and on who has failed, also while further ranks fail
+ * agree.c - ranks agree on a flag and on the set of failed ranks, also while further ranks fail
  * (docs/agreements.md, docs/decisions/agreements.md#0078).
  *
- * The lowest rank that is not known to have failed coordinates. Each rank sends it its
- * contribution (VOTE), with all ranks that it knows to have failed. When the coordinator has those
- * of all others, it proposes a value (ASK, with its ballot). When all have taken that (VOTE, with
- * the same ballot), it tells them that the value is decided (DECIDED). If it fails, the next one
- * coordinates. A contribution to that one has the value that its sender has taken, if any: then
- * that is what it proposes. A rank that has given up a coordinator takes nothing from it any more.
+ * The lowest rank that is not known to have failed coordinates. Each rank sends it its vote (VOTE):
+ * its flag, and all ranks that it knows to have failed. When the coordinator has the votes of all
+ * others, it proposes a value (ASK, with its ballot). A rank accepts that by a second vote (VOTE,
+ * with the same ballot). When all have accepted, the coordinator sends DECIDED. If it fails, the
+ * next rank coordinates. A rank that has accepted a value sends that as its vote, and the new
+ * coordinator proposes the same value. A rank that has given up a coordinator accepts nothing from
+ * it any more.
  *
- * So what any rank has decided all living ones have taken, and nothing else can be proposed. A
- * rank that has decided goes on, and may hear nothing for long. So that nobody has to wait for it
- * then, it passes the decision on first, to the ranks that are 1, 2, 4, ... before and after it: if
- * it lives, that reaches all that live, while fewer die at the same time than it has told.
+ * So if any rank has decided a value, all living ones have accepted it, and no other value can be
+ * proposed. A rank that has decided returns to the program, and may read no message for long. So
+ * that no rank has to wait for it, it first sends DECIDED to the ranks that are 1, 2, 4, ... before
+ * and after it. That reaches all living ranks, as long as not all ranks die to which it has sent.
  *
- * A coordinator asks for votes (ASK), at first all and then now and then. Whoever has not
- * been heard of by the deadline counts as failed: a rank that has not called, to the coordinator;
- * the coordinator, to the others. It is told so (LEFT_OUT), if it ever hears again.
+ * A new coordinator sends ASK to all, and repeats it at intervals. If a rank has not voted by the
+ * deadline, it counts as failed for the coordinator. A coordinator that has sent nothing by the
+ * deadline counts as failed for the others. A rank that counts as failed gets LEFT_OUT if it ever
+ * sends a message again.
  */
 #include "agree/agree.h"
 
@@ -42,7 +44,7 @@ static void add(agreement_t *a, int which, int rank)
     hly_set_add(set_of(a, which), rank);
 }
 
-/* Does it take part, as far as this rank knows, besides this one? */
+/* Is that another rank, which has not failed as far as this one knows? */
 static bool is_other(const agreement_t *a, int rank)
 {
     return rank != a->rank && !is_in(a, HLY_SET_FAILED, rank);
@@ -231,7 +233,7 @@ bool hly_agreement_is_sound(int nranks, const message_t *m)
            !((m->failed[words - 1] | m->without[words - 1]) & none);
 }
 
-/* Takes over the value that another rank has taken, if it is of a later coordinator. */
+/* Accepts the value of a message, if a later coordinator has proposed it. */
 static void take(agreement_t *a, const message_t *m)
 {
     if (m->ballot <= a->ballot)
@@ -242,7 +244,7 @@ static void take(agreement_t *a, const message_t *m)
     memcpy(set_of(a, HLY_SET_WITHOUT), m->without, hly_set_words(a->nranks) * sizeof(uint64_t));
 }
 
-/* Is this the value that its sender, or its receiver, has proposed as the coordinator? */
+/* Has this coordinator proposed the value of the message? */
 static bool is_proposal(const message_t *m, int coordinator)
 {
     return m->ballot == (uint32_t)coordinator + 1;
@@ -253,7 +255,7 @@ static void heard_vote(agreement_t *a, int from, const message_t *m, sink_t *sin
     if (a->proposed) {
         if (is_proposal(m, a->rank))
             add(a, HLY_SET_TAKEN, from);
-        else /* it was not waited for */
+        else /* its first vote, which came after the proposal */
             tell(a, sink, from, HLY_AGREE_ASK);
         return;
     }
@@ -276,12 +278,12 @@ static void heard(agreement_t *a, int from, const message_t *m, sink_t *sink)
         take(a, m);
         tell(a, sink, from, HLY_AGREE_VOTE);
     }
-    if (from == c) /* it is there */
+    if (from == c) /* the coordinator is not silent */
         a->wait_anew = true;
     hly_agreement_go_on(a, sink);
 }
 
-/* Whom the sender has given up. */
+/* The ranks that the sender has given up have failed for this rank, too. */
 static void learn(agreement_t *a, const message_t *m)
 {
     uint64_t *failed = set_of(a, HLY_SET_FAILED);
@@ -293,7 +295,8 @@ static void learn(agreement_t *a, const message_t *m)
 void hly_agreement_heard(agreement_t *a, int from, const message_t *m, sink_t *sink)
 {
     if (m->what == HLY_AGREE_LEFT_OUT) {
-        /* A rank that has said so to one that is well decides what that rank has decided. */
+        /* If this rank has decided, the sender will decide the same value, unless that leaves the
+         * sender out. */
         a->left_out |= !a->decided || is_in(a, HLY_SET_WITHOUT, from);
     } else if (hly_agreement_is_over(a)) {
         if (m->what < HLY_AGREE_DECIDED && !a->left_out)
@@ -324,7 +327,7 @@ void hly_agreement_late(agreement_t *a, sink_t *sink)
             if (c == a->rank ? is_other(a, r) && !is_in(a, HLY_SET_HEARD, r) : r == c)
                 hly_agreement_note(a, r, true);
     } else {
-        a->late = true; /* what is proposed is all that can be decided */
+        a->late = true; /* no other value than the proposed one can be decided */
     }
     hly_agreement_go_on(a, sink);
 }

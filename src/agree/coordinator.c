@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * coordinator.c - one rank says for all which verdict it is (docs/decisions/agreements.md#0085,
- * 0090), as the coordinator of a consensus does.
+ * coordinator.c - one rank decides the verdict of a failing call (docs/agreements.md,
+ * docs/decisions/agreements.md#0085, 0090), as a Paxos proposer does.
  *
  * Each rank votes: it sends the verdict that it holds to the coordinator. The coordinator takes the
- * best one, concludes when every rank that lives has voted, and tells them. If the coordinator
- * dies, the next rank coordinates.
+ * best one, decides when every rank that lives has voted, and sends the verdict to them. If the
+ * coordinator dies, the next rank coordinates.
  *
- * Ballots number the coordinators: the coordinator of ballot b is rank b modulo the ranks. A rank
- * goes on to a higher ballot when its coordinator is dead, when a coordinator asks it in a higher
- * one, and when its time is up: then to the next round (b divided by the ranks), in which a rank
- * that has not spoken does not coordinator. A rank votes in no lower ballot any more.
+ * Ballots number the coordinators: the coordinator of ballot b is rank b mod p, for p ranks. A rank
+ * moves to a higher ballot when its coordinator is dead or stopped, or when a coordinator asks it
+ * in a higher ballot. When its time is over it moves to the next round (b / p). From round 1 on, a
+ * rank that has sent nothing does not coordinate. A rank votes in no lower ballot than its own.
  *
- * The coordinator tells nobody a verdict that not all of them hold: if their votes differ, or a
- * rank that may live has not voted, it proposes the best one, with its ballot, and they vote for
- * that. The proposal of the higher ballot counts, and any one beats a verdict that was not
- * proposed. So whoever coordinates after a coordinator that died or was passed over finds the same
- * verdict, whoever of those that were told has left, and whoever calls only now.
+ * The coordinator decides only a verdict that all voters hold. If their votes differ, or a rank
+ * that may live has not voted, it proposes the best verdict, with its ballot, and they vote for
+ * that. The proposal of the higher ballot wins, and any proposal wins over a verdict that was not
+ * proposed. So a coordinator after one that died, or was silent, finds the same verdict, even if
+ * ranks that have got DECIDED have left, and others make the call only now.
  *
- * A rank that is in no call does not vote. The coordinator asks, and ends it without those that do
- * not speak within the grace time.
+ * A rank that is in no call does not vote. The coordinator asks, and decides without the ranks that
+ * send nothing within the grace time.
  */
 #include <string.h>
 
@@ -29,7 +29,7 @@ typedef struct hly_fault fault_t;
 typedef struct hly_voting voting_t;
 typedef struct hly_verdict_wire verdict_t;
 
-enum { ROUNDS = 3 }; /* then each rank ends it by itself */
+enum { ROUNDS = 3 }; /* when its time is over in round 3, a rank ends the agreement by itself */
 
 static uint64_t *set_of(hly_view_t *v, fault_t *f, enum hly_failing_set set)
 {
@@ -61,8 +61,8 @@ static bool is_linked(hly_view_t *v, int rank)
     return (v->is(v->arg, rank) & (HLY_RANK_LINKED | HLY_RANK_DEAD)) == HLY_RANK_LINKED;
 }
 
-/* Is it dead, or stopped, as far as this rank knows? While the link to one that is called dead is
- * whole, others only cannot reach it. f may be NULL. */
+/* Is the rank dead or stopped, as far as this one knows? If others call it dead while the link to
+ * it is whole, only those cannot reach it. f may be NULL. */
 static bool is_out(hly_view_t *v, const fault_t *f, int rank)
 {
     return !f ? hly_is_dead(v, rank)
@@ -70,7 +70,7 @@ static bool is_out(hly_view_t *v, const fault_t *f, int rank)
                     (hly_held_is_gone(v, f, rank) && !is_linked(v, rank));
 }
 
-/* How often the clock has gone by: who has not spoken since is passed over. */
+/* How often this rank's time was over. From 1 on, silent ranks do not coordinate. */
 static uint32_t round_of(hly_view_t *v, const fault_t *f)
 {
     return f->voting.ballot / (uint32_t)v->nranks;
@@ -123,8 +123,8 @@ static void say(hly_view_t *v, const fault_t *f, int to, enum hly_agree_what wha
     v->send(v->arg, to, &m, &f->verdict);
 }
 
-/* A rank that another one calls dead may live, and vote: it is asked. No link to a
- * dead process is made, which this rank hears soon. */
+/* Does the coordinator wait for the rank's vote? A rank that others call dead may live, and vote:
+ * until absent_ns the coordinator waits for it. If it is dead this rank learns of it by then. */
 static bool is_awaited(hly_view_t *v, const fault_t *f, int rank)
 {
     const bool waits = f->absent_ns != UINT64_MAX && v->now_ns < f->absent_ns;
@@ -136,7 +136,8 @@ static bool is_awaited(hly_view_t *v, const fault_t *f, int rank)
     return waits || !is_out(v, f, rank);
 }
 
-/* All that live, and who was stopped if it has spoken: it is to hear who coordinates. */
+/* Is the rank one that gets ASK? All that live get it, and a rank that was stopped if it has sent a
+ * message: it has to learn which rank coordinates. */
 static bool is_asked(hly_view_t *v, const fault_t *f, int rank)
 {
     return rank != v->rank && !hly_is_dead(v, rank) &&
@@ -149,10 +150,10 @@ static void more_time(hly_view_t *v, fault_t *f, uint32_t times)
     f->deadline_ns = v->now_ns + times * HLY_GRACE_NS;
 }
 
-/* Where two have died, ranks may not have heard of the failure, or take another one for the
- * coordinator. If only one is known, and not all are heard of, another one may be. A rank that has
- * voted is to hear that this rank coordinates, too. All are asked about an absent rank when the
- * clock has gone by. */
+/* Sends ASK to all where two ranks have died: ranks may not have heard of the failure, or may take
+ * another rank for the coordinator. If one death is known, and votes are missing until absent_ns,
+ * there may be a second one. A rank that has voted gets ASK, too, to learn which rank coordinates.
+ * In later rounds all get ASK. Before that only ranks that others call dead get it. */
 static void ask(hly_view_t *v, fault_t *f)
 {
     voting_t *j = &f->voting;
@@ -170,8 +171,8 @@ static void ask(hly_view_t *v, fault_t *f)
         more_time(v, f, 1);
 }
 
-/* As soon as this rank knows of a death it tells the coordinator; it votes when its buffers are
- * withdrawn. */
+/* Votes when this rank is ready, when the coordinator has asked, or in later rounds. Before that,
+ * this rank sends NEWS to the coordinator as soon as it knows of a death. */
 static void vote(hly_view_t *v, fault_t *f)
 {
     voting_t *j = &f->voting;
@@ -204,8 +205,7 @@ static void propose(hly_view_t *v, fault_t *f)
     more_time(v, f, 1);
 }
 
-/* Do all that have voted hold this verdict, and no other rank can hold another one? Else it is
- * proposed to them. */
+/* Do all voters hold this verdict, and can no rank hold another one? Otherwise proposes it. */
 static bool is_taken(hly_view_t *v, fault_t *f)
 {
     bool taken = true, whole = true, alone = true;
@@ -262,8 +262,8 @@ static bool is_alone(hly_view_t *v, const fault_t *f)
     return true;
 }
 
-/* Others wait for the coordinator twice as long (vote): it may need as much time as it gives them
- * for their votes, and then for what it proposes. */
+/* Others wait for the coordinator twice as long (vote()): it gives them one grace time for their
+ * votes, and one for the votes on its proposal. */
 bool hly_coordinator_ends(hly_view_t *v, fault_t *f)
 {
     voting_t *j = &f->voting;
@@ -320,9 +320,10 @@ static bool is_power(uint32_t n)
     return !(n & (n - 1));
 }
 
-/* The coordinator tells all, and who was told those that are 1, 2, 4, ... before and after it: if
- * the coordinator dies, what one rank knows reaches all that live. One before this rank that has no
- * link to it may have left, and the call would wait for a link. */
+/* The coordinator sends DECIDED to all. Other ranks send it to those that are 1, 2, 4, ... before
+ * and after them: if the coordinator dies, a verdict that one rank knows reaches all that live.
+ * Ranks before this one get it only if there is a link: one without a link may have left, and the
+ * end of the call would wait for it. */
 void hly_failing_tell_all(hly_view_t *v, fault_t *f, const verdict_t *agreed)
 {
     const uint32_t n = (uint32_t)v->nranks;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * course.c - the course of a failing call in one rank: what each message is to it, when it has to
- * read on, when its call ends, and what then holds for the communicator.
+ * course.c - the course of a failing call on one rank: classifies messages, and says when the rank
+ * has to read on, when its call ends, and whether later calls fail.
  */
 #include <string.h>
 
@@ -44,7 +44,7 @@ enum hly_heard hly_failing_sort(hly_view_t *v, fault_t *f, const struct hly_brok
         return f && f->entered && v->made && !f->final ? HLY_HEARD_IN_STEP : HLY_HEARD_NOTHING;
     }
     if (m->what == HLY_AGREE_LEAVES && f && f->entered && f->verdict.cause != HLY_CAUSE_DEADLINE)
-        return HLY_HEARD_NOTHING; /* what they agree on is why it is missed */
+        return HLY_HEARD_NOTHING; /* the ranks agree on another reason */
     if (hly_broken_ends(b, v->sequence))
         return HLY_HEARD_QUESTION;
     if (complete)
@@ -68,9 +68,9 @@ bool hly_failing_heard_after(hly_view_t *v, fault_t *f, struct hly_broken *b,
 
 bool hly_failing_raise(hly_view_t *v, fault_t *f, const verdict_t *mine)
 {
-    /* The others do not wait for the vote of a stopped rank: it adds nothing to theirs. Where a
-     * rank has failed, a vote stays: the coordinator may have told it to ranks that no longer
-     * listen. */
+    /* The others do not wait for the vote of a rank that they call stopped, so it adds nothing to
+     * theirs. A vote whose cause is an error of some rank stays: the coordinator may have decided
+     * it, and ranks may have left with it. */
     const bool stops = hly_verdict_stops(&f->verdict, v->rank),
                stays = f->voting.voted && f->verdict.cause < HLY_CAUSE_ABSENT;
     if (f->entered && (f->final || ((stops || stays) && mine->cause != HLY_CAUSE_DEVICE)))
@@ -89,7 +89,7 @@ bool hly_failing_blames(hly_view_t *v, const fault_t *f, int rank, enum hly_give
     if (f->final || v->is(v->arg, rank) & HLY_RANK_LEFT)
         return false;
     if (hly_verdict_is_loss(&f->verdict))
-        return given == HLY_GIVEN_PART; /* it may be the better verdict, and one rank coordinates */
+        return given == HLY_GIVEN_PART; /* this death may be the better verdict */
     return f->verdict.cause >= HLY_CAUSE_STOPPED && given != HLY_GIVEN_ALL && !severed &&
            !hly_held_is_heard(v, f, rank);
 }
@@ -111,13 +111,14 @@ bool hly_failing_end_too(fault_t *f, const struct hly_broken *b)
 
 bool hly_failing_is_late(hly_view_t *v, fault_t *f, const struct hly_broken *b)
 {
-    if (!f->final && b->is && b->by.cause == HLY_CAUSE_PEER) /* lost, or left after this call */
+    if (!f->final && b->is &&
+        b->by.cause == HLY_CAUSE_PEER) /* perhaps it has completed this call */
         hly_failing_by_time(v, f, HLY_CAUSE_PEER);
     return f->looks >= HLY_LATE_LOOKS && (f->final || hly_coordinator_ends(v, f));
 }
 
-/* over: the communicator's ranks have agreed on this call. A rank that was told votes no more: it
- * ends by the look at the clock. */
+/* over: the ranks have decided how this call ends. Then this rank does not vote; its call ends at
+ * the next look at the clock. */
 static bool is_decided(hly_view_t *v, fault_t *f, bool over)
 {
     return !over && hly_coordinator_decides(v, f, false);
@@ -128,7 +129,7 @@ enum hly_course hly_failing_go_on(hly_view_t *v, fault_t *f, const struct hly_br
 {
     const bool over = hly_broken_ends(b, v->sequence);
     if (!f->final)
-        is_decided(v, f, over); /* others need not wait until it is quiet */
+        is_decided(v, f, over); /* so that others do not wait until the call is quiet here */
     if (!now->quiet)
         return HLY_COURSE_WAITS;
     if (f->final)
@@ -152,13 +153,13 @@ enum hly_end hly_failing_end(hly_view_t *v, fault_t *f, struct hly_broken *b, ve
         return HLY_END_IN_STEP;
     if (f->final)
         return HLY_END_AS_AGREED;
-    if (b->agreed) { /* in a later call: exec/relaxed.h */
+    if (b->agreed) { /* the ranks have decided in a later call: exec/relaxed.h */
         b->since = v->sequence;
         *verdict = b->by;
         return HLY_END_AS_AGREED;
     }
     if (!verdict->of)
         verdict->of = (uint64_t)v->sequence + 1;
-    /* If this rank was stopped, the others may have a better one, and did not wait for it. */
+    /* If this rank was stopped, the others did not wait for it, and may have a better verdict. */
     return hly_verdict_stops(verdict, v->rank) ? HLY_END_ALONE : HLY_END_AGREES;
 }

@@ -3,19 +3,20 @@
  * failing.c - one rank's error becomes every rank's, with the same verdict
  * (docs/decisions/agreements.md#0005).
  *
- * A call that has failed anywhere fails everywhere, because no rank completes a plan before it has
- * heard from every other (proved; exec/relaxed.h is the exception). A rank that enters, since its
- * call has failed, sends ALARM to the ranks 2^k after it modulo the ranks, for k = 0 .. L-1, where
- * L = ceil(log2 of the ranks). This graph does not depend on the plan, and an error reaches all
- * ranks in L messages. Then one rank coordinates which verdict it is (coordinator.c).
+ * A call that has failed on one rank fails on all, because no rank completes a plan before it has
+ * heard from every other (proved; exec/relaxed.h is the exception). A rank whose call has failed
+ * enters the agreement: it sends NEWS to the ranks 2^k after it, modulo p, for k = 0 .. L-1, where
+ * p is the number of ranks and L = ceil(log2 p). This control graph does not depend on the plan,
+ * and an error reaches all ranks in L steps. Then one rank, the coordinator, decides which verdict
+ * it is (coordinator.c).
  *
- * A rank votes only when its buffers are withdrawn, so no rank leaves while others write to it. The
- * dead are not waited for. A rank that is absent (has not made the call, or hangs) is named after a
- * quarter of the grace time. The clock then ends the agreement, and better verdicts are passed on
- * until then.
+ * A rank votes when its buffers are withdrawn, or when the coordinator asks. It ends the call only
+ * when its buffers are withdrawn, so it never leaves while others write to it. No rank waits for
+ * dead ones. A rank that is absent (has not made the call, or hangs) is named after a quarter of
+ * the grace time. The clock then ends the agreement, and ranks forward better verdicts until then.
  *
- * A rank may fail after others had all they need of it and have completed the call. A rank that has
- * completed it votes all the same, for the grace time.
+ * A rank may fail when others have received all that they need from it, and have completed the
+ * call. A rank that has completed it votes all the same, for the grace time.
  */
 #include "agree/failing.h"
 
@@ -24,8 +25,9 @@
 typedef struct hly_fault fault_t;
 typedef struct hly_verdict_wire verdict_t;
 
-/* Nothing is sent to who is called dead or stopped and has no link to this rank: it would wait for
- * one, and the call's end for that. One that has a link may live: others only cannot reach it. */
+/* Does the verdict call the rank dead or stopped, and is there no link to it? Then nothing is sent
+ * to it: the message would wait for a link, and the call's end for the message. A rank with a link
+ * may live, and only others cannot reach it. */
 static bool is_beyond(hly_view_t *v, const verdict_t *verdict, int rank)
 {
     return hly_verdict_counts_out(verdict, rank) && !(v->is(v->arg, rank) & HLY_RANK_LINKED);
@@ -48,8 +50,8 @@ void hly_failing_tell(hly_view_t *v, fault_t *f, int to, const verdict_t *agreed
     v->send(v->arg, to, &m, agreed);
 }
 
-/* Those that have called it, or were called, see it end. If they are few, all are told: any of them
- * may ask it for its vote, and find nobody. */
+/* Ranks with a connection to this one see it end. If p is small, all ranks get the reason: any of
+ * them may ask this rank for its vote when it has ended. */
 void hly_failing_leave(hly_view_t *v, const verdict_t *why)
 {
     const struct hly_failing_message m = {.from = v->rank, .what = HLY_AGREE_LEAVES};
@@ -64,9 +66,10 @@ void hly_failing_leave(hly_view_t *v, const verdict_t *why)
 /* ---------------------------------------------------------------- the clock */
 
 /*
- * Lets the clock end the agreement, where some may never vote. That a rank is absent has to be
- * passed on, so that takes longer. The same holds where ranks have gone on (`of`), or may have
- * after a relaxed call. Ranks of another build may send verdicts that make no sense here.
+ * Lets the clock end the agreement, where some ranks may never vote. That takes longer where a rank
+ * is absent, since ranks have to forward that. The clock also ends it where ranks have gone on
+ * after the call (`of`), or may have after a relaxed broadcast. It ends it where builds differ,
+ * because ranks of another build may send verdicts that make no sense here.
  */
 void hly_failing_by_time(hly_view_t *v, fault_t *f, enum hly_cause cause)
 {
@@ -98,7 +101,7 @@ void hly_failing_hurry(hly_view_t *v, fault_t *f)
 bool hly_failing_look(hly_view_t *v, fault_t *f, uint64_t deadline_ns)
 {
     if (v->now_ns >= deadline_ns && !f->slow && !f->final)
-        hly_failing_by_time(v, f, HLY_CAUSE_ABSENT); /* a mismatch, and some are absent */
+        hly_failing_by_time(v, f, HLY_CAUSE_ABSENT); /* a mismatch, and some ranks are absent */
     const bool name = f->slow && !f->final && v->now_ns >= f->absent_ns;
     if (name)
         f->absent_ns = UINT64_MAX;
@@ -131,9 +134,9 @@ void hly_failing_name(hly_view_t *v, fault_t *f, verdict_t *absent)
 }
 
 /*
- * Ranks that have not made the call pass nothing on, so of many that are absent those that are
- * there may hear from nobody over the graph. So each tells each, once. Whoever can be told of a
- * verdict in this way has the time until the clock ends to tell a better one.
+ * Ranks that have not made the call forward nothing. So if many are absent, a rank may hear from
+ * none over the control graph. So each rank sends its verdict to all, once. A rank that gets it has
+ * until the clock ends the agreement to send a better one.
  */
 void hly_failing_named(hly_view_t *v, const fault_t *f)
 {
@@ -173,8 +176,7 @@ void hly_failing_outlive(hly_view_t *v, fault_t *f, const verdict_t *theirs)
     f->deadline_ns = v->now_ns + HLY_GRACE_NS;
     hly_held_set(v, f, theirs);
     if (theirs->cause >= HLY_CAUSE_STOPPED)
-        hly_failing_by_time(v, f,
-                            theirs->cause); /* the others name who is absent later than that */
+        hly_failing_by_time(v, f, theirs->cause); /* the others name absent ranks later than that */
     hly_held_note_dead(v, f);
     hly_failing_alarm(v, f);
 }
@@ -201,7 +203,7 @@ bool hly_failing_heard(hly_view_t *v, fault_t *f, const struct hly_failing_messa
         hly_failing_by_time(v, f, HLY_CAUSE_ABSENT);
     if (better) {
         hly_failing_by_time(v, f, theirs->cause);
-        if (f->slow && m->what != HLY_AGREE_ASK) /* all have it */
+        if (f->slow && m->what != HLY_AGREE_ASK) /* a proposal goes to all anyway */
             hly_failing_alarm(v, f);
     }
     return better;
@@ -215,7 +217,7 @@ bool hly_failing_help(hly_view_t *v, fault_t *f, bool first, bool over, verdict_
     if (decides) {
         *agreed = f->verdict;
         hly_verdict_drop_lists(agreed);
-        if (!agreed->of) /* the proposal may be of a rank that did not know of this one */
+        if (!agreed->of) /* its proposer may not know that this rank has completed the call */
             agreed->of = (uint64_t)v->sequence + 1;
     }
     f->final = late || over || decides;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * held.c - the verdict that a rank holds while ranks agree on one: which it takes over, and which
- * ranks it calls absent.
+ * held.c - the verdict that a rank holds while ranks agree on one: which verdicts of other ranks it
+ * adopts, and which ranks it calls absent.
  *
- * A rank that has been heard of in the agreement is never called absent. If others called it so,
- * because it was not scheduled, it is put on a list that goes with all verdicts (`present`). A
- * rank that believed it drops that verdict, and looks for others that are silent. The list only
- * grows, so this ends.
+ * No verdict may call a rank absent that has taken part in the agreement. Others may have called it
+ * so because it was not scheduled. Then a rank that knows better puts it on a list that goes with
+ * all verdicts (`present`). A rank that reads the list drops such a verdict, and looks for other
+ * silent ranks. The list only grows, so this ends.
  */
 #include <string.h>
 
@@ -97,7 +97,7 @@ void hly_held_set(hly_view_t *v, fault_t *f, const verdict_t *verdict)
 static void set_firm(hly_view_t *v, fault_t *f)
 {
     verdict_t firm = f->firm;
-    if (!firm.cause) /* it names nobody */
+    if (!firm.cause) /* a missed deadline, which names no rank */
         firm = (verdict_t){.cause = HLY_CAUSE_DEADLINE,
                            .code = v->timeout_code,
                            .rank = -1,
@@ -119,8 +119,9 @@ bool hly_held_reconsider(hly_view_t *v, fault_t *f)
 }
 
 /*
- * A verdict on a silent rank says who it is, and since which call ranks are out of step. Of this
- * call, one rank may know the first and another the second: the better verdict gets the call.
+ * A verdict about a silent rank has the rank, and the call since which ranks are out of step. One
+ * rank may know the silent rank, and another that ranks are out of step since this call: the better
+ * verdict gets both.
  */
 bool hly_held_share_call(hly_view_t *v, verdict_t *to, const verdict_t *from)
 {
@@ -132,8 +133,8 @@ bool hly_held_share_call(hly_view_t *v, verdict_t *to, const verdict_t *from)
     return true;
 }
 
-/* A coordinator has proposed at least one of the two: that of the higher ballot counts, as it is.
- * But a device that runs on is told in any case. */
+/* A coordinator has proposed at least one of the two verdicts: that of the higher ballot wins, and
+ * is not changed. But a device that cannot be stopped wins over all. */
 static bool adopt_proposal(hly_view_t *v, fault_t *f, const verdict_t *theirs)
 {
     for (int i = 0; i < HLY_GONE_MAX; i++)
@@ -156,7 +157,7 @@ bool hly_held_adopt(hly_view_t *v, fault_t *f, const verdict_t *theirs)
     bool news = hly_held_is_any(f) && hly_held_share_call(v, &f->verdict, t);
     if (hly_held_is_any(f))
         hly_held_share_call(v, &copy, &f->verdict);
-    if (f->firm.cause && !hly_held_is_claim(t)) { /* what comes first must make no difference */
+    if (f->firm.cause && !hly_held_is_claim(t)) { /* the order of messages must not matter */
         hly_held_share_call(v, &f->firm, t);
         hly_held_share_call(v, &copy, &f->firm);
     }

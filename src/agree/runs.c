@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Both sets fit as they are. */
+/* Do both sets fit as bits? */
 static bool is_whole(int nranks, const struct hly_packed *p)
 {
     return 2 * hly_set_words(nranks) <= p->most;
@@ -60,7 +60,7 @@ static bool read_runs(int nranks, const uint64_t runs[], uint32_t n, uint64_t se
             return false;
         for (uint64_t r = first; r < end; r++)
             set[r / 64] |= UINT64_C(1) << (r % 64);
-        next = end + 1; /* neighbours are in one run */
+        next = end + 1; /* consecutive ranks are in one run */
     }
     return true;
 }

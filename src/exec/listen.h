@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * listen.h - before a call returns success: have other ranks given it up meanwhile? A rank that
- * calls late, or was stopped, finds the data of all others in its queues, and after them their
- * ALARMs. So if a rank has read nothing for long, its call waits until run/progress.c has read all
- * messages that have come. docs/decisions/agreements.md#0005.
+ * listen.h - before a call returns success: have other ranks ended it with an error meanwhile? A
+ * rank that calls late, or was stopped, finds the data of all others in its queues, and after them
+ * their NEWS that the call fails. So if a rank has read nothing for long, its call waits until
+ * run/progress.c has read all messages that have come. docs/decisions/agreements.md#0005.
  */
 #ifndef HLY_LISTEN_H
 #define HLY_LISTEN_H

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * call.c - one rank's error becomes every rank's, with the same verdict: agree/failing.c says how.
- * Here are its events and its messages, and what a call has to do besides: it withdraws its
- * buffers before it votes, so no rank leaves while others write to it.
+ * call.c - runs the agreement on the verdict of a failing call (agree/failing.c): passes its
+ * events, sends its messages, and withdraws the call's buffers before the call ends.
  *
- * A rank may fail after others had all they need of it and have completed the call. So it also
- * alarms those to whom its plan still owes a message.
+ * A rank may fail when others have received all that they need from it, and have completed the
+ * call. So it also sends NEWS to the ranks to which its plan still has to send a message.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -24,8 +23,8 @@
 #include "wire/match.h"
 #include "wire/rendezvous.h"
 
-/* A rank came late if it has been in the call for less than this share of the deadline when that
- * passes for others; or than half of the timeout, where they give up a stopped rank. */
+/* A rank is late if others end its call by the deadline, and it has been in the call for less than
+ * this share of the deadline. Half of the timeout for stopped ranks counts, if that is shorter. */
 #define LATE_SHARE 8
 
 /* ---------------------------------------------------------------- the agreement */
@@ -69,7 +68,7 @@ hly_view_t *hly_fault_view(struct hly_fault_view *at, halay_comm_t *comm, uint32
     return &at->is;
 }
 
-/* An event is over. */
+/* After each event: does what the agreement asks for. */
 static void after(halay_comm_t *comm, struct hly_fault *f)
 {
     if (f->hurry)
@@ -77,7 +76,7 @@ static void after(halay_comm_t *comm, struct hly_fault *f)
     f->hurry = false;
 }
 
-/* The agreement on this call, if this rank knows of it. */
+/* The state of the agreement on this call; NULL: this rank knows of no failure. */
 static struct hly_fault *fault_at(const halay_comm_t *comm, uint32_t sequence)
 {
     const struct hly_slot *slot = &comm->slots[sequence % HLY_SLOTS];
@@ -92,8 +91,8 @@ static void say(halay_comm_t *comm, int to, const struct hly_verdict_wire *v)
 }
 
 /*
- * Alarms those that wait for a message of this rank, which will not come now. If they are no
- * control neighbours, and the ranks between have completed the call, nobody else tells them.
+ * Sends NEWS to the ranks that wait for a message of this rank, which will not come now. If they
+ * are no control neighbours, and the ranks between have completed the call, no other rank sends it.
  */
 static void alarm_expectant(halay_comm_t *comm, const struct hly_slot *slot)
 {
@@ -121,7 +120,7 @@ void hly_fault_hurry(halay_comm_t *comm, struct hly_slot *slot)
 
 /* ---------------------------------------------------------------- its beginning and its end */
 
-/* A persistent request that was wrong from the beginning keeps its refusal for the next start. */
+/* A persistent request whose arguments are wrong keeps its refusal for the next start. */
 static void forget_refusal(halay_request_t *r)
 {
     if (r->refused && r->persistent)
@@ -187,8 +186,8 @@ void hly_fault_read(halay_request_t *r)
     r->failure = NULL;
 }
 
-/* All calls on the communicator end with this verdict from now on. Tells the neighbours, for some
- * ranks were not in the agreement. */
+/* All calls on the communicator end with this verdict from now on. Sends DECIDED, since some ranks
+ * were not in the agreement. */
 static void agree(halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
     hly_broken_agree(&comm->broken, v);
@@ -204,9 +203,9 @@ static void agree(halay_comm_t *comm, const struct hly_verdict_wire *v)
 static void help_all(halay_context_t *context, bool looks);
 
 /*
- * One rank says it for all: the lowest in the call, as far as each knows from whom it has heard. So
- * somebody does, whoever is dead or away. The rank at fault says it, too. A rank in an
- * earlier call says what has failed in that one.
+ * Does this rank log the verdict as a warning? The lowest rank that is known to be in the call
+ * does, so one rank does it, whichever is dead or absent. The rank at fault does it, too. If the
+ * verdict is about an earlier call, the ranks of that call have logged it.
  */
 static enum hly_report report_of(halay_comm_t *comm, const struct hly_slot *slot,
                                  const struct hly_verdict_wire *v)
@@ -215,7 +214,7 @@ static enum hly_report report_of(halay_comm_t *comm, const struct hly_slot *slot
     const int s = f->speaker - 1;
     struct hly_fault_view at;
     const bool earlier = v->of && (int32_t)((uint32_t)(v->of - 1) - slot->sequence) < 0;
-    /* If others have concluded before this rank, one of them has said it, and may have left. */
+    /* If others have ended the call before this rank, one has logged it, and may have left. */
     const bool lower = s >= 0 && s < comm->rank &&
                        ((f->final && !f->announced) ||
                         !hly_held_is_gone(hly_fault_view(&at, comm, slot->sequence), f, s));
@@ -242,16 +241,16 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     hly_fault_tell(comm, slot->sequence, &v, heard ? HLY_REPORT_KNOWN : report_of(comm, slot, &v),
                    r->failure ? r->failure : &spare);
     comm->relaxed.late = false;
-    if (comm->inner) /* of groups that ended well: it is told by this call */
+    if (comm->inner) /* this call reports the failure of groups that ended well, too */
         comm->inner->relaxed.late = false;
     comm->last_failed = (uint64_t)slot->sequence + 1;
     hly_exec_finish(r, v.code);
     if (comm->context->outlived)
-        help_all(comm->context, false); /* perhaps it was the last call */
+        help_all(comm->context, false); /* this may have been the last older call */
 }
 
-/* The ranks are in step: the others hear of it before this call returns. After that nobody might
- * send it. */
+/* If the ranks are in step: sends DECIDED before this call returns. After that the program may make
+ * no call that would send it. */
 static void tell_in_step(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
@@ -265,7 +264,7 @@ static void tell_in_step(halay_comm_t *comm, struct hly_slot *slot)
     hly_failing_end_in_step(f, &v);
 }
 
-/* Are verdicts still queued for peers? After the call has returned nobody might send them. */
+/* Are verdicts still queued for peers? After the call has returned they might never be sent. */
 static bool has_to_tell(const halay_comm_t *comm, uint32_t sequence)
 {
     const struct hly_link *busy = &comm->context->busy_peers;
@@ -282,8 +281,8 @@ static bool has_to_tell(const halay_comm_t *comm, uint32_t sequence)
 }
 
 /*
- * The verdict is known: may the call end? Not while it has to tell others; but that takes no longer
- * than the grace time, since some may have left without need of it.
+ * The verdict is known: may the call end? Not while messages of the agreement are queued. But it
+ * waits for them no longer than the grace time, since their receivers may have left.
  */
 static bool may_conclude(const halay_comm_t *comm, struct hly_slot *slot, bool late)
 {
@@ -295,7 +294,7 @@ static bool may_conclude(const halay_comm_t *comm, struct hly_slot *slot, bool l
     return false;
 }
 
-/* Does an older call fail, too? Then it ends first, since it may decide how this one does. */
+/* Does an older call fail, too? Then it ends first, since its verdict may end this call as well. */
 static bool older_fails(const halay_comm_t *comm, const struct hly_slot *slot)
 {
     for (uint32_t s = comm->oldest; s != slot->sequence; s++) {
@@ -371,8 +370,9 @@ void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_ver
         enter(comm, slot);
 }
 
-/* Others have given it up, by their deadline or their timeout, and this call has hardly begun, or
- * they say that it was stopped: then they have waited for it. */
+/* This rank enters the agreement on a call that has failed elsewhere. If the others have waited for
+ * it, and it has made the call only just now, or they call it stopped, its verdict is that it is
+ * late. */
 static void enter_late(halay_comm_t *comm, struct hly_slot *slot, bool stopped)
 {
     const halay_request_t *r = slot->request;
@@ -411,7 +411,7 @@ static void refusal_verdict(halay_request_t *r, struct hly_verdict_wire *v)
         *v = r->comm->broken.by;
         return;
     }
-    const bool waited = why->cause >= HLY_CAUSE_STOPPED; /* for another rank, or for nobody knows */
+    const bool waited = why->cause >= HLY_CAUSE_STOPPED; /* the call has waited for another rank */
     hly_verdict_init(v, r->comm, why->cause, why->code,
                      !waited               ? r->comm->rank
                      : r->call.awaited > 0 ? r->call.awaited - 1
@@ -449,7 +449,7 @@ static void heard_of_call(halay_comm_t *comm, struct hly_slot *slot,
         hly_fault_progress(comm, slot);
 }
 
-/* The calls after this one fail, too. Older ones are decided before it. */
+/* The calls after this one fail, too; older ones do not. */
 static void raise_later(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *v)
 {
     for (uint32_t s = comm->oldest; s != comm->started; s++)
@@ -480,7 +480,8 @@ static void help(halay_comm_t *comm, struct hly_slot *slot)
         agree(comm, &v);
 }
 
-/* Goes on with all of them: ranks have died meanwhile, time has passed, or a call has ended. */
+/* Goes on with the agreements on all calls that have completed here: ranks have died meanwhile,
+ * time has passed, or a call has ended. */
 static void help_all(halay_context_t *context, bool looks)
 {
     context->outlived = 0;
@@ -525,10 +526,10 @@ static void enter_after(halay_comm_t *comm, struct hly_slot *slot,
 }
 
 /*
- * This rank completed the call before it heard of the failure. It tells that ranks are out of step.
- * Its later calls fail, and while they do it takes part in the agreement: else it would pass on
- * only what it was told first, and two ranks that fail might end with different verdicts. What the
- * others agree on comes later (HLY_AGREE_DECIDED).
+ * This rank has completed the call before it heard of the failure, so ranks are out of step. Its
+ * later calls fail, and it takes part in the agreement: otherwise it would forward only the first
+ * verdict that it heard, and two ranks might end with different verdicts. The decided verdict comes
+ * later (HLY_AGREE_DECIDED).
  */
 static void heard_after(halay_comm_t *comm, struct hly_slot *slot,
                         const struct hly_failing_message *m, const struct hly_verdict_wire *v)
@@ -543,7 +544,7 @@ static void heard_after(halay_comm_t *comm, struct hly_slot *slot,
     after(comm, slot->fault);
     if (better)
         raise_later(comm, slot->sequence, &slot->fault->verdict);
-    if (has_to_listen(comm->context)) { /* others may have concluded without this rank */
+    if (has_to_listen(comm->context)) { /* others may have decided without this rank */
         hly_exec_listen(comm->context);
         comm->context->timer_ns = 0; /* so that it goes on soon */
     } else {
@@ -562,7 +563,8 @@ void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
         comm->last_failed < v->of && v->cause != HLY_CAUSE_REVOKED) {
         struct hly_failure f;
         comm->relaxed.late = true; /* the program was told that the call is good */
-        hly_fault_tell(comm, sequence, v, HLY_REPORT_INFO, &f); /* who has concluded says it */
+        hly_fault_tell(comm, sequence, v, HLY_REPORT_INFO,
+                       &f); /* a rank of the call has logged it */
     }
     agree(comm, v);
 }
@@ -627,9 +629,9 @@ static void name_the_missing(halay_request_t *r, struct hly_verdict_wire *v)
 }
 
 /*
- * Names the first neighbour that has been silent, or else the first that answers that it has not
- * called: who keeps that one is to blame, and somebody may name it. Where ranks have failed in a
- * call before this one, they are not in its agreement.
+ * Names the first neighbour that has been silent; or else the first that answers that it has not
+ * made the call. A silent one comes first, since it may be what the other one waits for. If ranks
+ * have failed in an older call, names none: they are not in the agreement on this one.
  */
 static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
 {
@@ -655,7 +657,7 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
         return;
     v.call = slot->request->call.desc;
     hly_failing_name(view, f, &v);
-    after(comm, f); /* what does it do? */
+    after(comm, f); /* asks what the named rank does */
 }
 
 /* A device that holds work for too long is to blame, not the ranks that wait for this one. */
@@ -692,7 +694,7 @@ static void look_at(halay_request_t *r, uint64_t now)
     } else if (now >= r->deadline_ns && !r->listens) {
         struct hly_verdict_wire v;
         if (r->overdue++ < HLY_LATE_LOOKS) {
-            r->comm->context->timer_ns = 0; /* first it polls what may have come long ago */
+            r->comm->context->timer_ns = 0; /* first reads messages that may have come long ago */
             return;
         }
         if (device_is_to_blame(r))

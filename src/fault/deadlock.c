@@ -31,8 +31,8 @@ static const halay_request_t *waiting(const halay_context_t *ctx)
     return NULL;
 }
 
-/* The calls that somebody has told whom the oldest call of this communicator waits for; NULL:
- * nobody has. */
+/* The chain of calls that an awaited rank has sent for the oldest call of this communicator; NULL:
+ * none has. */
 static const struct hly_chain *told(const halay_comm_t *comm, uint32_t sequence)
 {
     const struct hly_stall *p = comm->stalls[HLY_OF_CALLS];
@@ -90,8 +90,8 @@ static bool is_same(const struct hly_blocked *a, const struct hly_blocked *b)
     return a->comm == b->comm && a->sequence == b->sequence;
 }
 
-/* The cycle in which these calls and this rank's own one are: each waits for the next one's rank,
- * and the last for the first. */
+/* Finds the cycle of this rank's call and those of the chain: each waits for the rank of the next
+ * one, and the last for the rank of the first. */
 static bool find_cycle(const halay_request_t *r, const struct hly_chain *chain, struct cycle *c)
 {
     c->blocked[0] = blocked_in(r);
@@ -126,7 +126,8 @@ static void blocked_text(const struct hly_blocked *it, char *text, size_t bytes)
              it->nranks, it->nranks == 1 ? "" : "s");
 }
 
-/* From its lowest rank on, so that all in it tell the same. What has no room is counted. */
+/* Begins with the lowest rank, so that all ranks in the cycle have the same text. Calls without
+ * room in it are counted. */
 static void cycle_text(const struct cycle *c, char *text, size_t bytes)
 {
     struct hly_text out = {text, bytes, 0};

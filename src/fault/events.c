@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* events.c - makes verdicts of what wire/ and exec/ have found out. */
+/* events.c - makes verdicts of the errors that wire/ and exec/ report. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "wire/match.h"
 #include "wire/rendezvous.h"
 
-/* A peer may have ended its call, and left, when this rank has so many segments to go. */
+/* A peer may have completed the call, and ended, when this rank has this many segments left. */
 #define SEGMENTS_LEFT 2
 
 /* ---------------------------------------------------------------- lost peers and messages */
@@ -38,10 +38,10 @@ static bool is_needed(const halay_request_t *r, const struct hly_slot *slot, uin
 }
 
 /*
- * What has this peer given to the request? A peer that has completed the call, and left, had
- * done all of its steps: all ranks have made the call. So what it sent is here, landed or
- * unexpected, and what it was sent has gone: this rank is in one of the call's last segments. That
- * holds also if the call fails here meanwhile.
+ * Which data has this peer sent for the request? A peer that has completed the call, and ended, had
+ * done all of its steps. So all of its data are here, landed or unexpected. This rank's data for it
+ * have left, so this rank is in one of the call's last segments. That holds also if the call fails
+ * here meanwhile.
  */
 static enum hly_given given_by(const halay_request_t *r, const struct hly_slot *slot,
                                const struct hly_peer *peer)
@@ -63,9 +63,9 @@ static enum hly_given given_by(const halay_request_t *r, const struct hly_slot *
 }
 
 /*
- * Some rank did not answer in time, and one that has not been heard of in the agreement is found to
- * have ended: it is to blame, whoever else waited for whom. Its forked child may have held its
- * connections open, so that those which waited for it could not know.
+ * During the agreement a rank is found to have ended. Is it to blame? If the agreement is about a
+ * rank that did not answer in time, and this one has sent nothing in it, yes. A forked child may
+ * have held its connections open, so that ranks which waited for it could not know of its end.
  */
 static bool is_unheard(halay_comm_t *comm, const struct hly_slot *slot, int rank,
                        const struct hly_peer *peer)
@@ -314,14 +314,13 @@ void hly_fault_local(halay_request_t *r, int code, const char *text)
     hly_fault_raise(r->comm, r->sequence, &v);
 }
 
-/* Is it sound enough to be told and agreed on? A peer has sent it. */
+/* Is a verdict that a peer has sent valid? */
 static bool is_verdict(const halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
     bool sound = v->cause >= HLY_CAUSE_PEER && v->cause <= HLY_CAUSE_DEADLINE && v->code < 0 &&
                  v->code >= HALAY_EREVOKED && v->rank >= -1 && v->rank < comm->nranks &&
                  v->other >= -1 && v->other < comm->nranks;
-    /* Ranks are out of step since a call that was made when they were not: in reach of the window.
-     */
+    /* Ranks can be out of step only since a call that is in the window, or is older. */
     sound = sound && (!v->of || (v->of - 1 <= UINT32_MAX &&
                                  (int32_t)((uint32_t)(v->of - 1) - comm->oldest) < HLY_SLOTS));
     for (int i = 0; i < HLY_PRESENT_MAX; i++)
@@ -331,7 +330,7 @@ static bool is_verdict(const halay_comm_t *comm, const struct hly_verdict_wire *
     return sound;
 }
 
-/* That rank has said why it leaves: with these words its end is told. */
+/* That rank has said why it leaves: the verdict on its end will have this text. */
 static void note_reason(const halay_comm_t *comm, int rank, const struct hly_verdict_wire *why)
 {
     const halay_context_t *ctx = comm->context;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leave.c - a rank finalizes (leave.h). */
+/* leave.c - a rank finalizes after one of its calls has failed (leave.h). */
 #include "fault/leave.h"
 
 #include <stdio.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* revoke.c - communicators that end by a word: the program's, or that of the ranks that go on. */
+/* revoke.c - ends communicators without an agreement: the program revokes one, or the other ranks
+ * have gone on without this rank. */
 #include <stdio.h>
 
 #include "fault/fault.h"
 #include "plan/text.h"
 
-/* All calls on it that are under way here, and later ones, end with this verdict. */
+/* All calls on the communicator that are under way here, and later ones, end with this verdict. */
 static void end_here(halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
     if (comm->broken.agreed)
@@ -14,7 +15,7 @@ static void end_here(halay_comm_t *comm, const struct hly_verdict_wire *v)
     mine.of = (uint64_t)comm->oldest + 1;
     hly_broken_agree(&comm->broken, &mine);
     comm->context->timer_ns = 0;    /* hly_fault_timers() ends the calls in flight, */
-    comm->context->listened_ns = 0; /* and none ends well before: exec/listen.h */
+    comm->context->listened_ns = 0; /* and no call ends well before that: exec/listen.h */
 }
 
 void hly_fault_inherit(const halay_comm_t *parent, halay_comm_t *comm)
@@ -22,7 +23,8 @@ void hly_fault_inherit(const halay_comm_t *parent, halay_comm_t *comm)
     struct hly_verdict_wire v = parent->broken.by;
     if (!parent->broken.agreed || v.cause != HLY_CAUSE_REVOKED)
         return;
-    v.rank = hly_comm_rank_of(comm, hly_comm_world_rank(parent, v.rank)); /* -1: not of this one */
+    v.rank =
+        hly_comm_rank_of(comm, hly_comm_world_rank(parent, v.rank)); /* -1: not a rank of comm */
     end_here(comm, &v);
 }
 
@@ -34,8 +36,9 @@ void hly_fault_revoked(halay_comm_t *comm)
         hly_fault_inherit(comm, comm->inner);
 }
 
-/* Which of its ranks this one knows to have failed, and why; or nothing. The newest communicator
- * knows best: older ones may tell of a failure that the program has mended. */
+/* Which rank of the communicator this rank knows to have failed, and why; or an empty text. Takes
+ * it from the newest communicator: older ones may have a failure after which the program has
+ * shrunk. */
 static void reason(const halay_comm_t *comm, char *text, size_t bytes)
 {
     const halay_context_t *ctx = comm->context;

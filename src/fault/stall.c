@@ -3,9 +3,9 @@
  * stall.c - asks where awaited ranks are, says who is missing, and ends calls that wait for a
  * stopped process (stall.h).
  *
- * No rank has more than one question open to another, since who computes for long answers none. A
- * notice decides nothing. Only that a process is stopped does, seen in /proc by a rank of its node
- * again and again for the timeout of HALAY_STOP_TIMEOUT.
+ * No rank has more than one question open to another, since a rank that computes for long answers
+ * none. A notice ends no call. Only a stopped process does, if looks in /proc have found it stopped
+ * for HALAY_STOP_TIMEOUT.
  */
 #include "fault/stall.h"
 
@@ -17,9 +17,9 @@
 #include "fault/deadlock.h"
 #include "waits/text.h"
 
-#define ASK_NS       500000000ull /* a call without progress asks after so long */
-#define HELPERS_MOST 8
-#define DEAD_MOST    16 /* processes that are looked at each time, whether they are dead */
+#define ASK_NS       500000000ull /* after so long without progress this rank asks */
+#define HELPERS_MOST 8            /* ranks of a node that are asked in turn about a rank of it */
+#define DEAD_MOST    16           /* processes that look_for_dead() looks at each time */
 
 struct waiting { /* a call, or an agreement */
     halay_comm_t *comm;
@@ -30,7 +30,7 @@ struct waiting { /* a call, or an agreement */
 
 /* ---------------------------------------------------------------- whom a call waits for */
 
-/* Changes whenever it has moved on. */
+/* A number that changes whenever the call or agreement makes progress. */
 static uint64_t measure(const struct waiting *w)
 {
     const halay_request_t *r = w->call;
@@ -121,7 +121,7 @@ static enum hly_doing look_near(const halay_comm_t *comm, int rank, int64_t *pid
     return doing;
 }
 
-/* The next rank of that node, except this one and that; 0: there is none. */
+/* 1 + the next rank of that rank's node after `last`, except that rank and this one; 0: none. */
 static uint32_t next_helper(const halay_comm_t *comm, int rank, uint32_t last)
 {
     const int node = node_of(comm, rank);
@@ -184,14 +184,14 @@ static void name(halay_comm_t *comm, const struct hly_stall *p, const struct hly
     char who[HLY_RANK_TEXT];
     const int rank = (int)a->rank - 1;
     const bool behind = hly_awaited_is_behind(a, now), stopped = a->doing == HLY_DOING_STOPPED;
-    /* A thread of it may answer while its program is in no call. */
+    /* A thread of Halay in its process may answer while its program is in no call. */
     const char *const where = p->chains[a - p->waits.awaited].n
                                   ? "has not made this call: it is in another one"
                                   : "has not made this call";
     hly_rank_text(hly_comm_shown_rank(comm, rank), hly_comm_known(comm)->nranks,
                   hly_comm_world_rank(comm, rank), who);
     hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, rank);
-    /* Over a network, what is asked and answered may be lost. */
+    /* Over a network, questions and answers may be lost. */
     const bool lost = comm->nnodes > 1 && !behind && !stopped && a->doing != HLY_DOING_UNKNOWN;
     hly_line_put(line, "%s on %s %s%s%s", who, v.host,
                  behind || stopped ? "" : "does not answer: it ",
@@ -202,14 +202,14 @@ static void name(halay_comm_t *comm, const struct hly_stall *p, const struct hly
         hly_line_put(line, " (its last here: call %u)", a->calls - 1);
 }
 
-/* It is of another node, and nobody there says what it does. */
+/* Is the rank of another node, and has no rank there said what its process does? */
 static bool may_be_cut_off(const halay_comm_t *comm, const struct hly_awaited *a, uint64_t now)
 {
     return !hly_awaited_is_behind(a, now) && a->doing == HLY_DOING_UNKNOWN &&
            node_of(comm, (int)a->rank - 1) != comm->context->info.node;
 }
 
-/* call: the call or agreement, and which one it is, as text. */
+/* Logs a notice. call: text of the call or agreement, with its number. end: when it ends. */
 static void say(halay_comm_t *comm, const struct hly_stall *p, const char *call, uint64_t end,
                 uint64_t now)
 {
@@ -234,7 +234,7 @@ static void say(halay_comm_t *comm, const struct hly_stall *p, const char *call,
     hly_log(comm->context, HLY_WARN, "%s", room);
 }
 
-/* The lowest rank that is not known to be missing: it speaks for all. */
+/* The lowest rank that is not known to be missing: it logs the notice for all. */
 static int speaker(struct hly_stall *p, const struct waiting *w)
 {
     const halay_comm_t *comm = w->comm;
@@ -247,7 +247,7 @@ static int speaker(struct hly_stall *p, const struct waiting *w)
     return comm->rank;
 }
 
-/* When it ends at the latest, as far as is known now, with the agreement on why. */
+/* When the call ends at the latest, as far as is known now, with the agreement on its verdict. */
 static uint64_t end_ns(const struct waiting *w, const struct hly_stall *p)
 {
     uint64_t end = w->deadline_ns;
@@ -260,7 +260,7 @@ static uint64_t end_ns(const struct waiting *w, const struct hly_stall *p)
     return end + HLY_GRACE_MAX_NS + HLY_GRACE_NS;
 }
 
-/* Tells who speaks for all whom this rank misses. */
+/* Sends the speaker MISSING for each rank that this one finds missing. */
 static void report(const struct waiting *w, struct hly_stall *p, int to)
 {
     const uint64_t now = w->now;
@@ -306,8 +306,8 @@ static void speak(const struct waiting *w, struct hly_stall *p)
 
 /* ---------------------------------------------------------------- a stopped process */
 
-/* The verdict names an absent rank, of which this one has seen what it does: that goes to all. Not
- * late in the agreement, where not all might hear of it. */
+/* If the verdict calls this rank absent, and a look has shown what its process does, adds that to
+ * the verdict, for all ranks. Not late in the agreement, when not all might get it. */
 static void tell_seen(const struct waiting *w, const struct hly_awaited *a)
 {
     const struct hly_fault *f = w->call->slot->fault;
@@ -341,7 +341,7 @@ static void give_up(const struct waiting *w, const struct hly_awaited *a)
     struct hly_verdict_wire v;
     hly_verdict_init(&v, comm, HLY_CAUSE_STOPPED, HALAY_ETIMEOUT, (int)a->rank - 1);
     v.call = r->call.desc;
-    /* The same words from whoever has seen it. */
+    /* The text is the same from each rank that has seen it. */
     snprintf(v.detail, sizeof(v.detail), "is stopped, for %.1f s as far as was seen",
              (double)timeout_ns * 1e-9);
     hly_fault_raise(comm, r->sequence, &v);
@@ -350,11 +350,12 @@ static void give_up(const struct waiting *w, const struct hly_awaited *a)
 /* ---------------------------------------------------------------- dead processes */
 
 /*
- * A transport tells of the death of peers only, and those that await the dead one may be in the
- * program's code. So who waits for long looks at processes of its node now and then, also at those
- * that it knows to be gone, and has no step with: at a few of them each time, from the one after
- * it on, so that all who wait together look at each soon, and none reads much. A rank that has
- * exited may have done its part, and finalized: only a signal counts.
+ * A transport reports only the death of peers, and the peers of the dead rank may be in the
+ * program's code. So a rank that waits for long looks at processes of its node once a second, also
+ * at those of ranks that its call has no step with. It looks at a few each time, beginning with the
+ * rank after itself. So all ranks that wait look at each process soon, and none reads much. A
+ * process that has exited by itself may have done its part, and finalized: only one that a signal
+ * has killed counts.
  */
 static void look_for_dead(const struct waiting *w, struct hly_stall *p)
 {
@@ -402,7 +403,8 @@ bool hly_stall_is_behind(const halay_comm_t *comm, uint32_t sequence, int rank)
     return a && hly_awaited_is_behind(a, hly_now_ns());
 }
 
-/* Without memory there are no notices, and the deadline ends it. */
+/* Makes the struct if need be. NULL: no memory. Then there are no notices, and the deadline ends
+ * the call. */
 static struct hly_stall *stall_of(halay_comm_t *comm, uint32_t of)
 {
     struct hly_stall **p = &comm->stalls[of];
@@ -475,7 +477,7 @@ static halay_request_t *call_at(halay_comm_t *comm, uint32_t sequence)
     return slot && !slot->complete ? slot->request : NULL;
 }
 
-/* Where is `about`? This rank itself, or one of its node. */
+/* Answers a QUERY: where is the rank `about`, which is this rank or one of its node? */
 static void answer(halay_comm_t *comm, const struct hly_header *h, int about)
 {
     const uint32_t consensus = h->edge & HLY_EDGE_CONSENSUS;
@@ -539,7 +541,7 @@ static void told(halay_comm_t *comm, const struct hly_header *h, int about,
         return;
     a->asked_ns = 0;
     if (h->sequence != p->sequence)
-        return; /* it was asked in an earlier call */
+        return; /* the question was about an earlier call */
     struct hly_chain *chain = &p->chains[a - p->waits.awaited];
     hly_awaited_answers(a, seen == HLY_SEEN_HERE, more, now);
     chain->n = hly_deadlock_check(comm, blocked, nblocked);
@@ -547,7 +549,8 @@ static void told(halay_comm_t *comm, const struct hly_header *h, int about,
     compare(comm, h);
 }
 
-/* This rank is to say it for all: at its next look, or now if it is in no call. */
+/* A MISSING has come: this rank logs the notice for all, at its next look, or now if it is in no
+ * call. */
 static void reported(halay_comm_t *comm, const struct hly_header *h, int about, uint64_t now)
 {
     const bool consensus = of(h) == HLY_OF_SURVIVORS;
@@ -556,7 +559,7 @@ static void reported(halay_comm_t *comm, const struct hly_header *h, int about, 
     struct hly_stall *p = stall_of(comm, of(h));
     char call[128] = "halay_comm_agree or halay_comm_shrink";
     const bool other = p && (p->sequence != h->sequence || !p->started_ns);
-    if (!p || (waits && other)) /* it is repeated; or this rank finds out by itself */
+    if (!p || (waits && other)) /* its sender repeats it; or this rank finds out by itself */
         return;
     if (other)
         restart(p, h->sequence, now - notice_ns, notice_ns);
@@ -578,7 +581,7 @@ void hly_stall_asked(halay_comm_t *comm, const struct hly_header *h,
     const int about = (int)(h->cookie & 0xffffffff);
     const uint64_t now = hly_now_ns();
     if (about < 0 || about >= comm->nranks)
-        return; /* a peer has sent it */
+        return; /* not valid */
     if (h->kind == HLY_QUERY) {
         answer(comm, h, about);
     } else if (h->kind == HLY_REPLY) {

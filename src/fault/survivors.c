@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * survivors.c - runs the agreements of a communicator's survivors (agree/agree.h): sends their
- * messages, keeps their deadlines, records who is awaited, and leaves out whom a decision names.
+ * messages, keeps their deadlines, writes awaited ranks into the flight record, and leaves out the
+ * ranks that a decision names.
  *
- * A rank that is cut off from the others gives up one coordinator after the other. So that it need
- * not wait HALAY_LINK_TIMEOUT for each, a link that is cut stands for those to the other ranks of
- * its node that there are none to yet, and the first rank of each other node is asked then.
+ * A rank that is cut off from the others gives up one coordinator after the other, and would wait
+ * HALAY_LINK_TIMEOUT for each. So when a link to a rank is cut, the other ranks of that rank's node
+ * count as failed, too, if there is no link to them yet. At the same time this rank asks the first
+ * rank of each other node, to find out whether it is cut off from those as well.
  */
 #include "fault/survivors.h"
 
@@ -19,10 +21,10 @@
 #include "fault/call.h"
 #include "fault/stall.h"
 
-#define LATE_LOOKS 8 /* as in fault/call.c */
-#define ASK_SHARE  8 /* of the deadline: so often a coordinator says that it waits, */
-#define ASK_LEAST  20000000ull
-#define ASK_MOST   1000000000ull
+#define LATE_LOOKS 8 /* as HLY_LATE_LOOKS */
+#define ASK_SHARE  8 /* a coordinator sends ASK again after deadline / ASK_SHARE, but not */
+#define ASK_LEAST  20000000ull   /* more often than this, */
+#define ASK_MOST   1000000000ull /* and not less often than this */
 
 static struct hly_survivors *survivors_of(halay_comm_t *comm)
 {
@@ -43,8 +45,8 @@ static struct hly_survivors *survivors_of(halay_comm_t *comm)
 }
 
 /*
- * A rank that enters the next agreement has decided this one, and so has who takes part in the one
- * after that: so of an older one nobody needs to know any more.
+ * The state of an agreement; there is room for two. A rank that enters agreement n + 1 has decided
+ * agreement n. So have all ranks that send messages of n + 1. So no rank needs agreement n - 1.
  */
 static struct hly_consensus *consensus_of(const halay_comm_t *comm, uint32_t number)
 {
@@ -129,8 +131,8 @@ struct post {
     int from; /* the rank whose message is answered, or -1 */
 };
 
-/* A rank that has found it silent may have no link to it; one that has tells it, also for others.
- */
+/* May this rank send LEFT_OUT to that one? If there is no link to it, a rank with a link does so,
+ * unless this rank itself has found it silent. */
 static bool may_tell(const struct post *p, int rank)
 {
     halay_context_t *ctx = p->comm->context;
@@ -150,7 +152,7 @@ static void post(void *arg, int to, const struct hly_agreement_message *m)
     if (m->what == HLY_AGREE_LEFT_OUT && !may_tell(p, to))
         return;
     if (!hly_sets_pack(p->comm->nranks, m->failed, m->without, &sets))
-        wire.code = HALAY_EUNSUPPORTED; /* so all end with that */
+        wire.code = HALAY_EUNSUPPORTED; /* all ranks end the agreement with this code */
     wire.nfailed = sets.nfailed;
     wire.nwithout = sets.nwithout;
     hly_control_send(p->comm, to, HLY_CONSENSUS, p->consensus->number, 0, 0, NULL, &wire,
@@ -172,7 +174,7 @@ static void end(halay_comm_t *comm, struct hly_consensus *a)
     hly_wake_if_asleep(comm->context);
 }
 
-/* Nobody waits for it any more, and what it sends is dropped. */
+/* From now on no call waits for the rank, and messages from it are dropped. */
 static void leave_out(halay_comm_t *comm, int rank)
 {
     halay_context_t *ctx = comm->context;
@@ -203,7 +205,7 @@ static void be_left_out(halay_comm_t *comm)
     hly_wake_if_asleep(comm->context);
 }
 
-/* An event is over. */
+/* After each event: does what the agreement asks for. */
 static void after(halay_comm_t *comm, struct hly_consensus *a)
 {
     if (a->is->wait_anew) {
@@ -231,7 +233,7 @@ static void ask(halay_comm_t *comm, struct hly_consensus *a)
 {
     uint64_t every = comm->deadline_ns / ASK_SHARE;
     every = every < ASK_LEAST ? ASK_LEAST : every > ASK_MOST ? ASK_MOST : every;
-    if (a->ask_ns) /* the first time, when it began to lead, it has asked */
+    if (a->ask_ns) /* 0: it has only just become the coordinator, and has sent ASK */
         hly_agreement_ask(a->is, SINK(comm, a, -1));
     a->ask_ns = hly_now_ns() + every;
 }
@@ -249,7 +251,7 @@ static int node_of(const halay_comm_t *comm, int rank)
     return place.node;
 }
 
-/* This rank has failed: is it that its link is cut? */
+/* This rank has failed. If its link is cut, see the head of this file. */
 static void note_cut(halay_comm_t *comm, struct hly_consensus *a, int rank)
 {
     const halay_context_t *ctx = comm->context;
@@ -316,7 +318,7 @@ int hly_consensus_end(halay_comm_t *comm, struct hly_consensus_value *value, cha
     struct hly_consensus *a = &comm->survivors->consensus[x->number % 2];
     *value = (struct hly_consensus_value){.flag = a->is->value_flag,
                                           .without = hly_agreement_set(a->is, HLY_SET_WITHOUT)};
-    if (!a->ended) { /* this rank's transport has failed */
+    if (!a->ended) { /* the transport of this rank has failed */
         a->is->left_out = true;
         end(comm, a);
     }
@@ -383,7 +385,7 @@ void hly_consensus_heard(halay_comm_t *comm, const struct hly_header *h,
         m.call > HLY_CALL_SHRINK)
         return;
     if (h->sequence - x->number > 1 && x->consensus[h->sequence % 2].number != h->sequence)
-        return; /* of one that nobody needs; or that cannot have begun */
+        return; /* a message of an old agreement, or of one that cannot have begun */
     struct hly_consensus *a = consensus_of(comm, h->sequence);
     hly_agreement_heard(a->is, (int)h->from, &m, SINK(comm, a, (int)h->from));
     after(comm, a);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verdict.c - verdicts: how one is filled, which of two wins, and their texts. */
+/* verdict.c - makes verdicts, and their texts. */
 #include <stdio.h>
 #include <string.h>
 
@@ -215,7 +215,7 @@ void hly_call_text(const halay_comm_t *comm, const struct hly_call_desc *desc, u
     snprintf(text, bytes, "%s (%s)", call, number);
 }
 
-/* How calls differ whose texts do not. */
+/* How two calls differ whose texts are equal. */
 static const char *unlike_text(const struct hly_verdict_wire *v)
 {
     const uint8_t flags = v->call.flags;
@@ -252,7 +252,7 @@ static void mismatch_text(const struct hly_failure *f, const char *number, char 
                                     : unlike_text(v));
 }
 
-/* A rank was stopped or too late while others waited; or ranks wait in a circle. */
+/* A rank was stopped or late while others waited; or ranks wait for each other in a cycle. */
 static void waited_text(const struct hly_failure *f, const char *who, const char *call,
                         const char *number, char *text, size_t bytes)
 {
@@ -294,7 +294,7 @@ static void lost_text(const struct hly_failure *f, const char *who, char *text, 
 void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
 {
     const struct hly_verdict_wire *v = &f->verdict;
-    bool waited = v->cause >= HLY_CAUSE_STOPPED; /* the call is that of who waited */
+    bool waited = v->cause >= HLY_CAUSE_STOPPED; /* v->call is the call of a rank that waited */
     char call[128], number[96], who[HLY_RANK_TEXT];
     hly_rank_text(hly_failure_rank(f, v->rank), f->nranks, f->world[0], who);
     call_text(f, &v->call, waited ? v->rank == 0 : v->rank, call, sizeof(call));

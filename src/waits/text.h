@@ -30,7 +30,7 @@ __attribute__((format(printf, 2, 3))) void hly_line_put(struct hly_line *line, c
  * character. */
 size_t hly_line_whole(const char *text, size_t most);
 
-/* "WHO has waited for 1.0 s" */
+/* "WHO has waited for 1.0 s"; who: format of WHO */
 __attribute__((format(printf, 3, 4))) void
 hly_line_waited(struct hly_line *line, uint64_t waited_ns, const char *who, ...);
 /* "halay_init has waited for 1.0 s for 2 of the 4 ranks of node HOST: " */

@@ -149,7 +149,8 @@ void hly_awaited_see(struct hly_awaited *a, uint8_t doing, uint64_t now)
     const uint64_t since = now - a->seen_ns;
     if (doing != HLY_DOING_STOPPED)
         a->stopped_ns = 0;
-    else if (a->doing == HLY_DOING_STOPPED) /* this rank may have been stopped, too */
+    else if (a->doing == HLY_DOING_STOPPED) /* a longer time does not count: this rank may have been
+                                               stopped, too */
         a->stopped_ns += since < HLY_AGAIN_NS ? since : HLY_AGAIN_NS;
     a->doing = doing;
     a->seen_ns = now;

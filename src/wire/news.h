@@ -24,10 +24,10 @@ enum hly_news_kind {
     HLY_NEWS_MISMATCH,  /* header is of a call that differs from this rank's */
     HLY_NEWS_MISFIT,    /* a message of `other` bytes, where `value` are expected */
     HLY_NEWS_UNKEPT,    /* no memory for a message that came before its call: comm, sequence */
-    HLY_NEWS_VERDICT,   /* an ALARM, ROUND or REVOKE message: header, verdict */
+    HLY_NEWS_VERDICT,   /* an ALARM or REVOKE message: header, verdict */
     HLY_NEWS_CONSENSUS, /* a CONSENSUS message: header, consensus */
     HLY_NEWS_HELLO,     /* value: settings differ; 0: builds do: header, hello */
-    HLY_NEWS_ASKED, /* a QUERY, REPLY or MISSING message: header; value: how often it was forwarded
+    HLY_NEWS_ASKED, /* a QUERY, REPLY or MISSING message: header; value: how many `blocked` follow
                      */
     HLY_NEWS_LOST,  /* a peer is lost: peer */
     HLY_NEWS_TRANSPORT_LOST, /* a transport has failed: text says why */
