@@ -111,8 +111,8 @@ bool hly_failing_end_too(fault_t *f, const struct hly_broken *b)
 
 bool hly_failing_is_late(hly_view_t *v, fault_t *f, const struct hly_broken *b)
 {
-    if (!f->final && b->is &&
-        b->by.cause == HLY_CAUSE_PEER) /* perhaps it has completed this call */
+    /* The lost peer may have completed this call. */
+    if (!f->final && b->is && b->by.cause == HLY_CAUSE_PEER)
         hly_failing_by_time(v, f, HLY_CAUSE_PEER);
     return f->looks >= HLY_LATE_LOOKS && (f->final || hly_coordinator_ends(v, f));
 }

@@ -12,16 +12,16 @@ struct hly_group {
     halay_request_t *request, *head; /* the request that the program waits for, and the barrier */
     halay_request_t **members;
     uint32_t nmembers, room, ncalls; /* ncalls also counts wrong calls, which have no member */
-    uint32_t left;                   /* members that are not complete */
+    uint32_t left;                   /* how many members are not complete */
     bool answered;                   /* the head is complete: the ranks have compared the group */
     uint8_t grouped;                 /* its members may use NCCL */
-    int result;
+    int result;                      /* the group's */
     uint32_t failed; /* index of the first member that has failed; its verdict is in `failure` */
     struct hly_failure failure;
-    int wrong;   /* the code of the first wrong call */
-    int awaited; /* as hly_call.awaited */
-    char text[192];
-    uint64_t hash;
+    int wrong;      /* the code of the first wrong call; 0: none is wrong */
+    int awaited;    /* as hly_call.awaited */
+    char text[192]; /* what is wrong with that call */
+    uint64_t hash;  /* of the signatures of all calls */
 };
 
 /* ---------------------------------------------------------------- group.c */
@@ -30,8 +30,8 @@ struct hly_group {
  */
 int hly_group_add(halay_comm_t *comm, const struct hly_call *call, struct hly_check *c,
                   bool allowed, halay_request_t **request);
-/* The call cannot be a member. full: the group has as many as it can. Makes the open group fail,
- * and fills text with why the call fails. */
+/* The call cannot be a member. full: because the group has no room. Makes the open group fail, and
+ * writes into text why the call fails. */
 void hly_group_refuse(halay_comm_t *comm, bool full, char *text, size_t bytes);
 
 /* ---------------------------------------------------------------- group_run.c */

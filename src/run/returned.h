@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* returned.h - calls that return before they have completed: HALAY_STREAM_RETURNS. */
+/* returned.h - calls that return before they have completed (HALAY_STREAM_RETURNS). The program's
+ * stream waits after each such call at a gate of the device, which Halay opens when the call has
+ * completed. */
 #ifndef HLY_RETURNED_H
 #define HLY_RETURNED_H
 

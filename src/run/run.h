@@ -16,11 +16,11 @@ enum hly_post {
     HLY_MAKE  /* persistent: the program gets a request that is not started */
 };
 
-struct hly_check { /* what is wrong with one call's arguments: the first error found */
-    int code;
+struct hly_check {   /* the check of one call's arguments */
+    int code;        /* of the first error found; 0: none */
     halay_op_t op;   /* of a call that reduces */
     size_t bytes[2]; /* of the buffers in and out, where the call has them */
-    char text[224];
+    char text[224];  /* what is wrong */
 };
 
 /* ---------------------------------------------------------------- describe.c */
@@ -39,6 +39,7 @@ static inline uint8_t hly_desc_op(halay_op_t op)
 }
 /* Fills in the description's kind of memory, and whether the call is in place. */
 void hly_describe(struct hly_call *call, struct hly_check *c, const halay_comm_t *comm);
+/* Notes a wrong argument (HALAY_EINVAL), unless an error is noted already. */
 void hly_wrong(struct hly_check *c, const char *text);
 /* Was the communicator freed on this rank? Then the call is wrong. */
 void hly_check_freed(struct hly_check *c, const halay_comm_t *comm);
@@ -97,12 +98,13 @@ int hly_end(halay_request_t *request);
 
 /* Looks a user-defined operation up, and writes it into the call. */
 void hly_op_resolve(const halay_comm_t *comm, struct hly_call *call, struct hly_check *c);
+/* Frees all user-defined operations of the context. */
 void hly_ops_free(halay_context_t *context);
 
 /* ---------------------------------------------------------------- comm.c */
 
-/* Owns `ranks` from now on, also on failure. Matches messages that came before this rank made
- * it. */
+/* Makes a communicator, which owns `ranks` from now on, also on failure. Matches messages that came
+ * before this rank made it. */
 int hly_comm_make(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
                   uint64_t deadline_ns, halay_comm_t **comm);
 void hly_comm_destroy(halay_comm_t *comm);
@@ -130,9 +132,11 @@ void hly_look_at_clock(halay_context_t *context);
 
 /* ---------------------------------------------------------------- waiting.c */
 
+/* Makes progress, and waits, until the request is complete. */
 void hly_wait(halay_request_t *request);
 /* Makes progress, and waits, until over(arg) is true. */
 void hly_wait_until(halay_context_t *context, bool (*over)(void *arg), void *arg);
+/* Sleeps until an event, or for this time. */
 void hly_sleep(halay_context_t *context, uint64_t timeout_ns);
 /* Makes progress; if there is none, sleeps for a millisecond at most. */
 void hly_wait_once(halay_context_t *context);

@@ -23,9 +23,11 @@ enum hly_kind {
     /* Bytes [offset, ...) of an edge's message, unannounced. No bytes of a message that has some:
      * an offer, so that the receiver can compare the calls. */
     HLY_EAGER,
-    HLY_READY,  /* receiver -> sender: where the edge's message goes (struct hly_ready) */
-    HLY_PIECE,  /* bytes [offset, ...) for the target `cookie` */
-    HLY_ALARM,  /* this call has failed: struct hly_verdict_wire. See fault/call.c */
+    HLY_READY, /* receiver -> sender: where the edge's message goes (struct hly_ready) */
+    HLY_PIECE, /* bytes [offset, ...) for the target `cookie` */
+    /* A message of the agreement on a failing call (fault/call.c): struct hly_verdict_wire follows;
+     * cookie: enum hly_agree_what; edge: as in struct hly_failing_message. */
+    HLY_ALARM,
     HLY_REVOKE, /* receiver -> sender: stop writing to the target `cookie`, and say when you have */
     HLY_REVOKED, /* sender -> receiver: nothing is written to the target `cookie` any more */
     /* For relaxed broadcasts. Edge 0: I leave when you have ended all calls up to this one; 1: I
@@ -34,13 +36,13 @@ enum hly_kind {
     /* To a device communicator (exec/device_comm.h): edge is the channel, cookie its generation,
      * and struct hly_invitation follows. */
     HLY_INVITE,
-    HLY_CONSENSUS, /* of agreement `sequence` of the survivors: struct hly_consensus_wire;
-                    * fault/survivors.c
-                    */
+    /* A message of the survivors' agreement `sequence` (fault/survivors.c): struct
+     * hly_consensus_wire follows. */
+    HLY_CONSENSUS,
     /* From a call that waits (fault/stall.c); cookie: hly_cookie_about(). Where is that rank? */
     HLY_QUERY,
-    HLY_REPLY,   /* the answer; edge: enum hly_seen; call: that one, if its sender is in it */
-    HLY_MISSING, /* to who speaks for all: that rank is awaited; edge as in REPLY */
+    HLY_REPLY,   /* the answer; edge: enum hly_seen; call: the sender's, if it is in this call */
+    HLY_MISSING, /* to the rank that logs the notice: that rank is missing; edge as in REPLY */
     HLY_KIND_END
 };
 
@@ -96,12 +98,12 @@ struct hly_invitation {
 };
 
 /* Follows a REPLY: ranks that wait, each in a call that the next one has not made. The first is the
- * sender, if it has not made the call that it is asked for. */
+ * sender, if it has not made the call that the question is about. */
 #define HLY_BLOCKED_MOST 8
 struct hly_blocked {
     uint64_t comm; /* its id */
     uint32_t sequence;
-    int32_t rank;    /* that waits, in the world */
+    int32_t rank;    /* the rank that waits, by its number in the world */
     uint32_t nranks; /* of the communicator */
     uint32_t unused;
     struct hly_call_desc call;
@@ -110,13 +112,12 @@ struct hly_blocked {
 #define HLY_CONSENSUS_RUNS 48
 
 struct hly_consensus_wire {
-    uint32_t what; /* enum hly_agree_what: agree/agree.h */
+    uint32_t what; /* enum hly_agree_what: agree/message.h */
     int32_t call;  /* enum hly_consensus_call */
     int32_t flag, code;
-    uint32_t ballot; /* 1 + the coordinator that has proposed this value; 0: it is a contribution */
-    uint16_t nfailed, nwithout; /* runs of the two sets; 0: see there */
-    /* Two sets of ranks: known to have failed; left out of the value. As many words each as they
-     * need, where both fit; else runs of ranks, one after the other (agree/runs.h). */
+    uint32_t ballot; /* 1 + the coordinator that has proposed this value; 0: a rank's own value */
+    uint16_t nfailed, nwithout; /* as in struct hly_packed: agree/runs.h */
+    /* Two packed sets of ranks: known to the sender to have failed; left out of the value. */
     uint64_t sets[HLY_CONSENSUS_RUNS];
 };
 

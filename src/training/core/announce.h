@@ -17,9 +17,10 @@ enum { HLT_ROUND_ENTRIES = 16 }; /* announcements of one rank in one round */
 
 #define HLT_DIM_LARGE UINT32_MAX
 
-/* Lowest bits of `wait` in a block. In a programme's item `wait` is HLT_IN_PLACE or 0. */
+/* Flags in the lowest bits of hlt_announcement.wait in a block. In a programme's item `wait` is
+ * HLT_IN_PLACE or 0. core.h says what a run, a replay and a programme are. */
 #define HLT_PART_REPLAYED UINT64_C(1) /* a replay has executed other tensors of the same run */
-#define HLT_IN_PLACE      UINT64_C(2) /* its input is its output */
+#define HLT_IN_PLACE      UINT64_C(2) /* the tensor's input is its output */
 #define HLT_MARK_BITS     2
 
 /* The kind of a tensor's memory is a part of `what`. */
@@ -39,14 +40,14 @@ struct hlt_announcement {
     uint64_t count;    /* elements; allgather, alltoall: of one row */
     uint64_t prescale; /* bits of the double */
     uint64_t postscale;
-    uint64_t rows; /* allgather: of this rank; reduce_scatter: of all ranks */
-    uint64_t wait;
+    uint64_t rows;    /* allgather: of this rank; reduce_scatter: of all ranks */
+    uint64_t wait;    /* see above */
     uint64_t group;   /* in a group call: a hash of all its tensors' announcements; else 0 */
     uint64_t members; /* of a group call: how many tensors; else 0 */
-    uint32_t shape[1 + HALAY_DIMS_MAX];
+    uint32_t shape[1 + HALAY_DIMS_MAX]; /* see above */
 };
 
-/* What a rank puts into a round. */
+/* What a rank contributes to a round. */
 struct hlt_block {
     uint64_t count;  /* entries in use */
     uint64_t issued; /* in a replay: how many groups this rank has launched */
@@ -66,6 +67,7 @@ enum hlt_kind {
     HLT_KIND_QUESTION  /* only in a round: this rank has waited for long; see stall.c */
 };
 
+/* Packs these into hlt_announcement.what; the functions below read it. */
 uint64_t hlt_tensor_what(int kind, halay_type_t type, halay_op_t op, int root);
 int hlt_announcement_kind(const struct hlt_announcement *says);
 halay_type_t hlt_announcement_type(const struct hlt_announcement *says);
@@ -73,14 +75,17 @@ halay_op_t hlt_announcement_op(const struct hlt_announcement *says);
 uint32_t hlt_announcement_memory(const struct hlt_announcement *says);
 /* The kind on which ranks agree. If all announced HLT_MEMORY_ANY it is the host's. */
 uint32_t hlt_agreed_memory(const struct hlt_announcement *says);
+/* 1 if two ranks' announcements of one name fit; 1 if their `what` does. HLT_MEMORY_ANY fits all.
+ */
 int hlt_announcement_alike(const struct hlt_announcement *a, const struct hlt_announcement *b);
 int hlt_memory_alike(const struct hlt_announcement *a, const struct hlt_announcement *b);
 /* An announcement with HLT_MEMORY_ANY takes the other's kind. */
 void hlt_announcement_settle(struct hlt_announcement *says, const struct hlt_announcement *other);
-/* reduce_scatter: the elements of a rank. */
+/* reduce_scatter: how many elements of the result this rank gets. */
 size_t hlt_announcement_share(int nranks, const struct hlt_announcement *says, int rank);
 /* 1 if the tensor can be part of a fused group of at most `most` bytes. */
 int hlt_fuse_takes(int nranks, const struct hlt_announcement *says, size_t most);
+/* 1 if two tensors can be in one fused group. */
 int hlt_fuse_alike(const struct hlt_announcement *a, const struct hlt_announcement *b);
 /* How many mark elements follow the tensors of a fused group, to tell whether a rank was void. */
 size_t hlt_fuse_marks(int nranks, halay_type_t type);

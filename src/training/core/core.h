@@ -5,7 +5,8 @@
  * Words.
  * - programme: the agreed order of fused groups that is replayed each step (a cached schedule).
  * - replay: the ranks run a programme, and do not ask each other what is ready.
- * - cycle: a programme is run through once; in training that is a step.
+ * - cycle: one pass of the replay through a programme; in training that is a step. (Horovod's cycle
+ *   is a round here.)
  * - round: the ranks announce to each other what they have submitted (a negotiation cycle).
  * - run: the tensors that a rank submits between two of its waits (for example one backward pass).
  * - vote: one word, reduced over all ranks: whether each rank has the tensors that come next.
@@ -20,7 +21,9 @@
  * - behind: a tensor waits for a stream of the program, which has not reached the tensor's mark
  *   yet.
  * - stand-in: a tensor of zeros with which a rank that has joined takes part.
- * - ended: tensors that are done. The shell tells their callers.
+ * - fresh: the tensors on which the ranks have agreed in this round. They become ready, or enter a
+ *   replay, when the round ends.
+ * - ended: tensors that are done. The shell reports this to their callers.
  *
  * The core is pure: it has no mutex, thread, clock, call, device, log or setting of its own. The
  * shell hands it events: a round is over, a group's result is here, a stream has come to its mark;
@@ -39,26 +42,26 @@
 
 /* What ranks have announced so far about a name that not all have announced. Equal on all ranks. */
 struct hlt_record {
-    struct hlt_node node; /* the first member: a node is cast to its record */
-    struct hlt_announcement first, other;
-    int first_rank; /* the rank that announced it first */
-    int other_rank; /* the first rank whose announcement differs; -1: none */
-    int nannounced;
+    struct hlt_node node;                 /* the first member: a node is cast to its record */
+    struct hlt_announcement first, other; /* of first_rank; of other_rank */
+    int first_rank;                       /* the rank that announced it first */
+    int other_rank;                       /* the first rank whose announcement differs; -1: none */
+    int nannounced;                       /* how many ranks have announced it */
     uint64_t run;            /* hash of all ranks' `wait`: equal where no rank waited in between */
     uint64_t marks;          /* HLT_PART_REPLAYED, HLT_IN_PLACE: of any rank */
     uint64_t noticed_round;  /* the round of the last notice about it */
     uint64_t *rows;          /* of each rank; allocated for allgathers only */
-    uint64_t sequence;       /* its number, by age */
-    struct hlt_record *next; /* in the list of unused ones */
-    struct hlt_tensor *own;  /* this rank's; NULL: it has announced none */
-    uint64_t announced[];    /* a bit a rank */
+    uint64_t sequence;       /* number of the record; older records have smaller ones */
+    struct hlt_record *next; /* in the list of unused records */
+    struct hlt_tensor *own;  /* this rank's tensor; NULL: this rank has announced none */
+    uint64_t announced[];    /* a bit for each rank that has announced it */
 };
 
 /* The state of the replay. Sequences count groups since it began. */
 struct hlt_replay {
     struct hlt_programme *programme; /* NULL: no replay; the ranks negotiate in rounds */
-    uint64_t issued;                 /* groups launched */
-    uint64_t results;                /* groups whose result is known */
+    uint64_t issued;                 /* how many groups this rank has launched */
+    uint64_t results;                /* of how many the result is known */
     uint64_t base;                   /* sequence of the first group of the present grouping */
     uint64_t cycles;                 /* whole cycles before `base` */
     uint64_t first_void;             /* the first result that was void, or UINT64_MAX */
@@ -66,17 +69,17 @@ struct hlt_replay {
     int flushing;                    /* a void is known: launches groups at once, void if need be */
     uint32_t foreign;                /* tensors in the pool without a place in the programme */
     uint32_t early;                  /* tensors in the pool with a place in a later cycle */
-    /* so many further submissions cannot complete the next group */
+    /* the next group cannot be complete before so many more submissions */
     uint32_t submissions_before_group;
-    /* another rank has launched the groups before this one, and waits */
+    /* a sequence: another rank has launched the groups before it, and waits for their results */
     uint64_t called;
     uint64_t alarm_ns; /* when this rank last started a round to wake the others */
     uint64_t check_ns; /* when to check again whether to go void; 0: never */
     int tuning;        /* a reduction of autotuning's words is under way */
 };
 
-/* The group with this sequence; whether it is the first of its cycle; and the number of the
- * cycle. */
+/* _group: the group with this sequence. _is_first: is it the first of its cycle? _cycle: the number
+ * of its cycle. */
 static inline struct hlt_group *hlt_replay_group(const struct hlt_replay *replay, uint64_t sequence)
 {
     return &replay->programme->groups[(sequence - replay->base) % replay->programme->ngroups];
@@ -94,7 +97,8 @@ static inline uint64_t hlt_replay_cycle(const struct hlt_replay *replay, uint64_
 
 #define HLT_NO_ZEROS "no memory for the zeros of a rank that joined"
 
-/* This rank's trainer ends alone: the others' next data or control calls have to fail at once. */
+/* This rank's trainer ends alone: the others' next calls have to fail at once, those that move
+ * tensors or those that negotiate. */
 enum { HLT_FAREWELL_DATA = 1, HLT_FAREWELL_CONTROL = 2 };
 
 /* The group hashes of two announcements of one name that differ. */
@@ -109,16 +113,16 @@ struct hlt_rounds {
     struct hlt_tensor *said[HLT_ROUND_ENTRIES];
     struct hlt_map records;
     struct hlt_record *unused;
-    uint64_t sequence;         /* records so far */
+    uint64_t sequence;         /* how many records were made so far */
     uint64_t agreed_ns;        /* when something was agreed on last */
     uint64_t *agreed_groups;   /* groups of which a tensor was agreed on in this round */
-    struct hlt_unlike *unlike; /* in this round */
+    struct hlt_unlike *unlike; /* group calls that differ, found in this round */
     size_t nagreed_groups, nunlike, groups_room;
     char unlike_text[HLT_TEXT_BYTES];
-    /* notices of others that waited for this rank, for when they leave */
+    /* the last timeout of a rank that waited for this one, as text: for the error if that leaves */
     char missed[HLT_TEXT_BYTES];
-    uint64_t fusions; /* so far */
-    int stand_ins;    /* stand-ins that have no memory yet */
+    uint64_t fusions; /* how many fused groups rounds have made so far: numbers for tensor.fusion */
+    int stand_ins;    /* how many stand-ins have no memory yet */
 };
 
 /* The ranks that have joined, as the rounds have said. */
@@ -154,13 +158,14 @@ struct hlt_core {
     uint64_t now_ns;                /* of the event */
     int leaving;                    /* the trainer closes */
 
+    /* the states of a tensor, and other words: see above */
     struct hlt_list pending, waiting, fresh, ready, pool, ended;
     struct hlt_list joining; /* this rank's join, when it is announced */
     struct hlt_rounds rounds;
     struct hlt_joins joins;
     struct hlt_learnt learnt;
     struct hlt_replay replay;
-    struct hlt_tune *speaks; /* the shell has to log something of this event; NULL: nothing */
+    struct hlt_tune *speaks; /* autotuning has something for the shell to log; NULL: nothing */
 
     int broken;   /* the error code, if not 0: no round is started any more */
     int farewell; /* HLT_FAREWELL_*: calls that this rank still has to make, to fail on all ranks */

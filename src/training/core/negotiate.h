@@ -17,6 +17,7 @@ int hlt_round_read(struct hlt_core *core);
 /* Reads the withdrawals, after all announcements: so an announcement in the last round still
  * counts. */
 void hlt_round_withdraw(struct hlt_core *core);
+/* The round's allgather has failed: ends all negotiation. */
 void hlt_round_failed(struct hlt_core *core, int code, const char *text);
 /* No round is under way, and none follows: ends all tensors that are not agreed on. */
 void hlt_rounds_end(struct hlt_core *core);
@@ -31,6 +32,7 @@ static inline int hlt_join_missing(const struct hlt_core *core, const struct hlt
 {
     return !hlt_rank_in(record->announced, rank) && !hlt_rank_in(core->joins.ranks, rank);
 }
+/* 1 if every rank has announced the tensor or joined. */
 int hlt_join_complete(const struct hlt_core *core, const struct hlt_record *record);
 /* A joined rank that has not announced it, or -1. */
 int hlt_join_absent(const struct hlt_core *core, const struct hlt_record *record);
@@ -41,10 +43,11 @@ int hlt_join_lacks(const struct hlt_core *core, const struct hlt_record *record)
 /* Makes this rank's stand-in for a tensor that it has not submitted; the shell adds its buffers.
  * NULL: no memory. */
 struct hlt_tensor *hlt_join_stand_in(struct hlt_core *core, const struct hlt_record *record);
-/* Returns HALAY_EINTERNAL where the rank has joined before. */
+/* The rank has announced its join. HALAY_EINTERNAL: it has joined before. */
 int hlt_join_said(struct hlt_core *core, int rank, uint64_t kinds);
 /* Ends the join on all ranks, if the rank was the last one to join. */
 void hlt_join_over(struct hlt_core *core, int rank);
+/* The rank has taken its join back. */
 void hlt_join_unsaid(struct hlt_core *core, int rank);
 /* When this rank takes its join back; 0: it has none. */
 uint64_t hlt_join_end_ns(const struct hlt_core *core);
@@ -57,7 +60,7 @@ struct hlt_notice {
     const char *here, *waits; /* where this rank has submitted the tensor; where it waits itself */
 };
 
-/* text.c; text: HLT_TEXT_BYTES */
+/* text.c: writes a message; text: HLT_TEXT_BYTES */
 void hlt_text_notice(char *text, const struct hlt_core *core, const struct hlt_record *record,
                      const struct hlt_notice *notice);
 void hlt_text_mismatch(char *text, const struct hlt_record *record, const char *name);

@@ -10,7 +10,7 @@
 
 enum {
     HLT_VOTE_ITEMS = 32,       /* tensors that share a vote */
-    HLT_PROGRAMMES = 8,        /* kept */
+    HLT_PROGRAMMES = 8,        /* how many are kept */
     HLT_SERIES = 64,           /* series that are known; tensors of any other count as named */
     HLT_PROGRAMME_SERIES = 16, /* in a programme */
     HLT_PERIOD = 1024,         /* tensors in the longest period */
@@ -26,9 +26,9 @@ struct hlt_record;
  */
 struct hlt_item {
     struct hlt_announcement says;
-    uint64_t run;
-    uint64_t series;
-    /* in the series; in a programme: place in the series' cycle, from 0 */
+    uint64_t run;    /* hash of all ranks' `wait`, as in hlt_record */
+    uint64_t series; /* 0: the tensor has a name of its own */
+    /* its number in the series; in a programme: its place in the series' cycle, from 0 */
     uint64_t number;
     uint64_t due;              /* in a replay: the number that comes here next */
     struct hlt_tensor *tensor; /* in a replay: this rank's; NULL: not submitted yet */
@@ -49,7 +49,7 @@ struct hlt_group {
     uint32_t first, count;
     uint32_t missing;   /* items whose tensor this rank has not submitted yet */
     int fused;          /* one call; 0: a vote, and then a call for each tensor */
-    int rows;           /* the vote carries rows */
+    int rows;           /* the vote carries the numbers of rows of its allgathers */
     uint64_t timelines; /* halay_trainer.timelines when the items' rows were asked for */
 };
 
@@ -84,8 +84,8 @@ struct hlt_programme {
     size_t nshares;
     struct hlt_group *groups;
     size_t ngroups;
-    uint64_t set;          /* hash of the items in any order */
-    uint64_t used;         /* number of its last use */
+    uint64_t set;          /* hash of the items, equal for any order of them */
+    uint64_t used;         /* hlt_learnt.uses when it was last used */
     struct hlt_tune *tune; /* autotuning: what is known of its groups' size; else NULL */
     int score;             /* rises with whole cycles, falls with voids; 0: it is not used */
     int begun;             /* a name of it is on the tape */
@@ -106,7 +106,7 @@ struct hlt_learnt {
     struct hlt_period period;
     uint64_t replayed_until; /* 1 + the largest `wait` of a tensor that a replay has run */
     int failures;            /* voids since the last whole cycle */
-    int skip;                /* how many more cycles to stay in rounds, without a replay */
+    int skip;                /* for how many more cycles no replay begins */
 };
 
 /* script.c */
@@ -137,6 +137,7 @@ struct hlt_programme *hlt_programme_seen(struct hlt_core *core, const struct hlt
 /* Clears the tape: its tensors are no part of a cycle. The next tensor may begin a known
  * programme. */
 void hlt_programme_forget(struct hlt_core *core);
+/* The replay has completed a cycle without a void. */
 void hlt_programme_whole(struct hlt_core *core);
 /* The replay ends with a void. Puts tensors of its last cycle that have run on the tape. */
 void hlt_programme_void(struct hlt_core *core);
@@ -150,12 +151,14 @@ uint64_t hlt_series_name(uint64_t series, uint64_t number);
 struct hlt_series *hlt_series_find(struct hlt_core *core, uint64_t series);
 /* Begins an unknown series with the number. NULL: there are too many. */
 struct hlt_series *hlt_series_get(struct hlt_core *core, uint64_t series, uint64_t number);
+/* All ranks have completed the tensor with this number. */
 void hlt_series_done(struct hlt_core *core, uint64_t series, uint64_t number);
 /*
  * A tensor was added to the tape, which now has `among` items; begins: the tensor begins a run.
  * Returns the length of a period that ends here and has repeated often enough, or 0.
  */
 size_t hlt_period_add(struct hlt_core *core, uint64_t says, int begins, size_t among);
+/* The next item begins a new search for periods. */
 void hlt_period_forget(struct hlt_core *core);
 /* From now on a period has to repeat twice as often (more is 1), or half as often (-1). */
 void hlt_period_doubt(struct hlt_core *core, int more);

@@ -25,9 +25,9 @@ struct hlt_grouped {
 
 struct hlt_tensor {
     struct hlt_node node; /* the first member; in the map of names until the tensor is done */
-    struct hlt_tensor *prev, *next;
-    uint32_t index;
-    uint64_t generation;
+    struct hlt_tensor *prev, *next; /* in a list */
+    uint32_t index;                 /* of this struct among all; index and generation make the */
+    uint64_t generation;            /* ticket, and the generation tells uses of the struct apart */
 
     struct hlt_announcement says;
     const void *in;
@@ -41,7 +41,7 @@ struct hlt_tensor {
     uint64_t series; /* 0: it has a name of its own */
     uint64_t number; /* in the series */
 
-    /* stepper */
+    /* touched only by the thread that steps */
     struct hlt_item *item; /* in the pool: its place in the programme; NULL: it has none */
     uint64_t known;        /* hash under which the shell remembers its rows */
     uint64_t fusion;       /* when ready: tensors with the same number are fused; 0: not fused */
@@ -53,12 +53,12 @@ struct hlt_tensor {
     int buffer;                  /* its fusion buffer; HLT_BUFFERS: none */
     struct hlt_grouped *grouped; /* NULL: it is not in a group call */
     int stand_in;                /* zeros of a joined rank, which no caller has submitted */
-    int voted;                   /* a vote has gone before it */
+    int voted;                   /* the ranks have voted on it, before its call */
     int exchanged;               /* alltoall: its rows from each rank are known */
     struct hlt_behind *behind;   /* NULL: it waits for no stream (any more) */
     int unready;                 /* the stream's error: no call touches its buffers */
 
-    /* mutex */
+    /* touched under the trainer's mutex */
     int done, code;
     int wanted;               /* a caller has waited or polled for it */
     halay_ticket_done_t call; /* callback; NULL: none, or it runs now */
@@ -66,7 +66,8 @@ struct hlt_tensor {
     char *text;      /* why it failed; NULL: it did not */
     void *result;    /* the output of an allgather or alltoall, owned by the trainer */
     uint32_t memory; /* HALAY_MEMORY_*: of in, out and result. Agreed on, once it is ready */
-    size_t *rows;    /* from each rank; alltoall: then to each rank. Until done: the stepper's */
+    /* rows from each rank; alltoall: then to each rank. Until done only the stepping thread's */
+    size_t *rows;
     size_t result_count;
     char name[HALAY_TENSOR_NAME_MAX];
 };

@@ -25,21 +25,21 @@ struct hlt_tune {
     struct hlt_search search;
     size_t bytes[HLT_SETTINGS]; /* the settings: size limits of a group; the first is the default */
     int setting;                /* the one by which the programme is grouped now */
-    int voids;                  /* replays that broke off in the search */
+    int voids;                  /* how many replays broke off during the search */
     int from_file;              /* the setting comes from an earlier job's file */
-    uint64_t key;               /* of the kept file */
+    uint64_t key;               /* names the file that keeps the setting */
     uint64_t total_bytes;       /* of the programme's tensors */
     size_t ntensors;
 
-    enum hlt_tune_says says;
-    int block_setting;
-    double block_ns;
+    enum hlt_tune_says says; /* what the shell has to log */
+    int block_setting;       /* BLOCK: which setting the block has measured, */
+    double block_ns;         /* and how long a cycle took */
 
-    uint32_t cycles; /* cycles begun since the state or the block began */
-    uint64_t stamp_ns;
-    size_t nns;
-    double ns[HLT_BLOCK_STEPS]; /* times of this block's cycles, except for the first */
-    double words[HLT_SEARCH_WORDS];
+    uint32_t cycles;                /* cycles begun since the state or the block began */
+    uint64_t stamp_ns;              /* when the last cycle began */
+    size_t nns;                     /* entries of ns[] */
+    double ns[HLT_BLOCK_STEPS];     /* times of this block's cycles, except for the first */
+    double words[HLT_SEARCH_WORDS]; /* hlt_tune_words() */
 };
 
 enum hlt_turn {
