@@ -38,8 +38,12 @@ struct cuda_double_counts {
     uint64_t spoiled;                  /* captures, by calls that are refused meanwhile */
     uint64_t written;                  /* words, by streams */
     uint64_t synchronized;             /* by cuStreamSynchronize and its like */
-    int broken;                        /* the error that all contexts have, or 0 */
-    const char *failed;                /* the call that failed last on request */
+    /* calls in which the processor waits for the GPU: the same; pageable copies down; full queues;
+     * and what is freed, for which CUDA waits */
+    uint64_t waited;
+    uint64_t launched;  /* kernels, done or not */
+    int broken;         /* the error that all contexts have, or 0 */
+    const char *failed; /* the call that failed last on request */
 };
 
 CUDA_DOUBLE struct cuda_double_settings *cuda_double_settings(void);

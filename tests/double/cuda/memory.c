@@ -203,6 +203,7 @@ int cuMemFree_v2(uint64_t at)
         free(b->at);
     b->kind = UNUSED;
     counts.allocations--;
+    counts.waited++;
     return call_end(0);
 }
 
@@ -250,6 +251,7 @@ int cuMemFreeHost(void *at)
     free(b->at);
     b->kind = UNUSED;
     counts.pinned--;
+    counts.waited++;
     return call_end(0);
 }
 

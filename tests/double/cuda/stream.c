@@ -310,6 +310,7 @@ static int put_begin(const char *name, void *stream)
         return misuse(INVALID_HANDLE);
     if (s->capturing == 2)
         return CAPTURE_INVALIDATED;
+    counts.waited += s->put - s->taken == QUEUE;
     while (s->put - s->taken == QUEUE && !broken) /* as a real one does */
         wait_changed();
     return broken;
@@ -361,6 +362,7 @@ int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, void *stream)
     if (is_pinned(dst, bytes) || s->graph)
         return put_end(stream, &op);
     counts.pageable++;
+    counts.waited++;
     s->queue[s->put++ % QUEUE] = op;
     const uint64_t until = s->put;
     while (s->taken < until && !broken)
@@ -385,6 +387,7 @@ int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
     if (!op.snapshot)
         abort();
     memcpy(op.snapshot, args[0], bytes);
+    counts.launched++;
     return put_end(stream, &op);
 }
 
@@ -611,6 +614,7 @@ int cuStreamSynchronize(void *stream)
         rc = spoil(s, CAPTURE_UNSUPPORTED);
     const uint64_t until = rc ? 0 : s->put;
     counts.synchronized++;
+    counts.waited++;
     while (!rc && s->taken < until && !broken)
         wait_changed();
     return call_end(rc ? rc : broken);
@@ -621,6 +625,7 @@ int cuEventSynchronize(void *event)
     const struct event *e = event;
     int rc = call_begin("cuEventSynchronize", NEEDS_CONTEXT, NULL);
     counts.synchronized++;
+    counts.waited++;
     if (!rc && !is_event(e))
         rc = misuse(INVALID_HANDLE);
     while (!rc && e->done < e->issued && !broken)
@@ -633,6 +638,7 @@ int cuCtxSynchronize(void)
     struct context *c = NULL;
     const int rc = call_begin("cuCtxSynchronize", NEEDS_CONTEXT, &c);
     counts.synchronized++;
+    counts.waited++;
     for (int i = 0; !rc && i < STREAMS_MAX; i++)
         while (streams[i] && streams[i]->context == c && streams[i]->taken < streams[i]->put &&
                !broken)
