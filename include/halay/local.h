@@ -45,11 +45,30 @@ typedef struct halay_move {
 HALAY_API int halay_local_moves(halay_context_t *context, uint32_t kind, const halay_move_t moves[],
                                 size_t nmoves, uint64_t timeout_ns);
 
-/* A mark in a stream of the program, as a recorded event is. The struct must stay at its address
- * until halay_local_unmark(). */
+/*
+ * The next call on the communicator begins with these moves, and its other work follows them. This
+ * starts them, and does not wait for them; only where the device has no room it waits for room. If
+ * they fail the call fails, on all ranks. After an error of this function the next call begins with
+ * the moves that were started. It may be called several times before the call, which is in no
+ * group; if that cannot be made they are stopped. HALAY_ESTATE: a group of calls is open.
+ */
+HALAY_API int halay_local_precede(halay_comm_t *comm, uint32_t kind, const halay_move_t moves[],
+                                  size_t nmoves);
+
+/* A mark in a stream of the program, as a recorded event is; or moves that were started. The struct
+ * must stay at its address until halay_local_unmark(). */
 typedef struct halay_mark {
     void *state[8];
 } halay_mark_t;
+
+/*
+ * As halay_local_moves(), but starts the moves only: halay_local_marked() tells whether they have
+ * ended, and says HALAY_EDEVICE if they have not timeout_ns after this. The mark is all zero, or
+ * in use for such moves: then it stands for all of them. It is in use until halay_local_unmark(),
+ * which stops what is under way; also after an error.
+ */
+HALAY_API int halay_local_start(halay_context_t *context, uint32_t kind, const halay_move_t moves[],
+                                size_t nmoves, uint64_t timeout_ns, halay_mark_t *mark);
 
 /*
  * Marks the present end of the stream; blocks neither the caller nor the stream. The mark is in use

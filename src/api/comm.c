@@ -6,6 +6,7 @@
 #include "exec/device_comm.h"
 #include "exec/exec.h"
 #include "exec/relaxed.h"
+#include "exec/work.h"
 #include "fault/survivors.h"
 #include "run/group_library.h"
 #include "run/returned.h"
@@ -73,6 +74,7 @@ int halay_comm_free(halay_comm_t *handle)
     } else {
         hly_relaxed_free(comm);
         comm->freed = true;
+        hly_work_unprecede(comm);
         hly_explain_end(comm);
         hly_select_forget(comm);
         hly_device_comms_free(comm);

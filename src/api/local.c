@@ -10,8 +10,6 @@
 #include "exec/work.h"
 #include "halay/local.h"
 
-#define TIMEOUT_NS 100000000ull /* for the device to stop */
-
 static int device_enter(halay_context_t *ctx, uint32_t kind, struct hly_device **device)
 {
     int rc = hly_context_enter(ctx);
@@ -158,22 +156,19 @@ static void await(halay_context_t *ctx, const struct hly_device *device,
     hly_wait_until(ctx, is_over, &a);
 }
 
-/* Takes back what the device has not done. */
-static void stop(halay_context_t *ctx, struct hly_device *device, struct hly_local *local)
+/* Launches all moves, for which it waits only where the device is full. The first error. */
+static int moves_begin(halay_context_t *ctx, struct hly_device *device, struct hly_local *local,
+                       const halay_move_t moves[], size_t nmoves, uint64_t end_ns)
 {
-    const uint64_t end = hly_now_ns() + TIMEOUT_NS;
-    while (local->nflying) {
-        struct hly_send *send = HLY_OF(local->flying.next, struct hly_send, link);
-        const uint64_t now = hly_now_ns();
-        if (device->ops->stop(device->handle, (uint64_t)(uintptr_t)send, now < end ? end - now : 0))
-            device->runs_on = device->lost = true;
-        device->works--;
-        device->marks -= send->lane == HLY_LANE_MARK;
-        hly_link_remove(&send->link);
-        hly_send_free(ctx, send);
-        local->nflying--;
-        local->status = HALAY_EDEVICE;
+    uint32_t n;
+    int rc = HALAY_OK;
+    for (size_t i = 0; i < nmoves && rc >= 0; i += n) {
+        n = together(&moves[i], nmoves - i);
+        while ((rc = moves_launch(ctx, device, local, &moves[i], &n)) == HALAY_EAGAIN &&
+               hly_now_ns() < end_ns)
+            hly_wait_once(ctx);
     }
+    return rc == HALAY_EAGAIN ? HALAY_EDEVICE : rc < 0 ? rc : HALAY_OK;
 }
 
 int halay_local_moves(halay_context_t *context, uint32_t kind, const halay_move_t moves[],
@@ -186,19 +181,30 @@ int halay_local_moves(halay_context_t *context, uint32_t kind, const halay_move_
         return rc;
     hly_link_init(&local.flying);
     const uint64_t end = hly_now_ns() + timeout_ns;
-    uint32_t n;
-    for (size_t i = 0; i < nmoves && !local.status; i += n) {
-        n = together(&moves[i], nmoves - i);
-        while ((rc = moves_launch(context, device, &local, &moves[i], &n)) == HALAY_EAGAIN &&
-               hly_now_ns() < end)
-            hly_wait_once(context);
-        if (rc < 0)
-            local.status = rc == HALAY_EAGAIN ? HALAY_EDEVICE : rc;
-    }
+    rc = moves_begin(context, device, &local, moves, nmoves, end);
     await(context, device, &local, end);
-    stop(context, device, &local);
+    hly_work_local_stop(context, &local);
     hly_unlock(context);
-    return local.status;
+    return rc ? rc : local.status;
+}
+
+int halay_local_precede(halay_comm_t *handle, uint32_t kind, const halay_move_t moves[],
+                        size_t nmoves)
+{
+    halay_comm_t *comm = hly_comm_of(handle);
+    struct hly_device *device;
+    int rc = comm ? device_enter(comm->context, kind, &device) : HALAY_EINVAL;
+    if (rc)
+        return rc;
+    if (comm->group_open) {
+        rc = HALAY_ESTATE;
+    } else {
+        comm->preceded = true;
+        rc = moves_begin(comm->context, device, &comm->moves, moves, nmoves,
+                         hly_now_ns() + comm->deadline_ns / 4);
+    }
+    hly_unlock(comm->context);
+    return rc;
 }
 
 /* ---------------------------------------------------------------- marks */
@@ -206,9 +212,28 @@ int halay_local_moves(halay_context_t *context, uint32_t kind, const halay_move_
 struct mark {
     struct hly_local local;
     struct hly_device *device;
+    uint64_t end_ns; /* of moves that are still under way then, the device is lost; 0: none */
 };
 _Static_assert(sizeof(struct mark) <= sizeof(halay_mark_t), "a mark has room");
 _Static_assert(_Alignof(struct mark) <= _Alignof(halay_mark_t), "and is aligned");
+
+int halay_local_start(halay_context_t *context, uint32_t kind, const halay_move_t moves[],
+                      size_t nmoves, uint64_t timeout_ns, halay_mark_t *out)
+{
+    struct mark *mark = (struct mark *)(void *)out;
+    struct hly_device *device;
+    int rc = mark ? device_enter(context, kind, &device) : HALAY_EINVAL;
+    if (rc)
+        return rc;
+    if (!mark->device) {
+        *mark = (struct mark){.device = device};
+        hly_link_init(&mark->local.flying);
+    }
+    mark->end_ns = hly_now_ns() + timeout_ns;
+    rc = moves_begin(context, device, &mark->local, moves, nmoves, mark->end_ns);
+    hly_unlock(context);
+    return rc;
+}
 
 /* Whoever sleeps is not woken: a mark that nobody asks for needs no look. */
 int halay_local_mark(halay_context_t *context, const halay_stream_t *stream, halay_mark_t *out)
@@ -249,8 +274,9 @@ int halay_local_marked(halay_context_t *context, halay_mark_t *out, uint64_t tim
     const uint64_t end = timeout_ns ? hly_now_ns() + timeout_ns : 0;
     if (end)
         await(context, mark->device, &mark->local, end);
-    if (mark->local.nflying && mark->device->lost)
-        stop(context, mark->device, &mark->local);
+    if (mark->local.nflying &&
+        (mark->device->lost || (mark->end_ns && hly_now_ns() >= mark->end_ns)))
+        hly_work_local_stop(context, &mark->local);
     rc = mark->local.nflying ? HALAY_INPROGRESS : mark->local.status;
     hly_unlock(context);
     return rc;
@@ -261,7 +287,9 @@ void halay_local_unmark(halay_context_t *context, halay_mark_t *out)
     struct mark *mark = (struct mark *)(void *)out;
     if (!mark || hly_context_enter(context))
         return;
-    stop(context, mark->device, &mark->local);
+    if (mark->device)
+        hly_work_local_stop(context, &mark->local);
+    *mark = (struct mark){.device = NULL};
     hly_unlock(context);
 }
 

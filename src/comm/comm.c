@@ -170,6 +170,7 @@ int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_ranks *ran
         hly_link_init(&comm->slots[i].unexpected);
         comm->slots[i].sequence = i;
     }
+    hly_link_init(&comm->moves.flying);
     hly_link_init(&comm->pairs);
     hly_link_init(&comm->pair_link);
     hly_link_init(&comm->groups);

@@ -93,6 +93,13 @@ struct hly_nccl_ask {
 
 enum { HLY_OF_CALLS, HLY_OF_SURVIVORS, HLY_STALLS }; /* what waits */
 
+/* Work of a device that belongs to no call, or to no call yet: api/local.c. */
+struct hly_local {
+    struct hly_link flying;
+    uint32_t nflying;
+    int status;
+};
+
 struct halay_comm {
     uint64_t mark;        /* hly_comm_mark() of the first handle, as long as that is valid */
     halay_comm_t *handle; /* what the program has. Constant */
@@ -117,6 +124,8 @@ struct halay_comm {
     struct hly_device *follows; /* calls in its memory wait for `stream`; NULL: none do */
     halay_stream_t stream;
     int owed; /* code of a call that has failed after it had returned: run/returned.c */
+    struct hly_local moves; /* the next call begins with them: halay_local_precede() */
+    bool preceded;          /* and there are some */
 
     uint32_t next_sequence; /* of the next call */
     uint32_t oldest;        /* first call that is not complete */

@@ -434,8 +434,6 @@ __attribute__((always_inline)) static inline void start(halay_request_t *r)
         return;
     }
     r->run.ran = true;
-    r->run.before = r->layout.before;
-    r->run.after = r->layout.after;
     lay_steps(r);
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     if (comm->broken.is) /* and other ranks had made this call before */
@@ -462,7 +460,11 @@ void hly_exec_go(halay_request_t *r)
         r->header.segment = 0;
     }
     r->run.ran = r->foreseen = r->listens = false;
+    r->run.before = r->layout.before;
+    r->run.after = r->layout.after;
     r->overdue = 0;
+    if (comm->preceded)
+        hly_work_preceded(r);
     const uint64_t now = hly_about_now_ns();
     r->started_ns = ctx->now_ns = now;
     hly_record_post(r, comm, &ctx->record, now);

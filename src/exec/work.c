@@ -303,8 +303,44 @@ static int follow(halay_request_t *r)
     return rc;
 }
 
+void hly_work_preceded(halay_request_t *r)
+{
+    struct hly_local *moves = &r->comm->moves;
+    while (!hly_link_empty(&moves->flying)) {
+        struct hly_send *work = HLY_OF(moves->flying.next, struct hly_send, link);
+        hly_link_remove(&work->link);
+        hly_link_append(&r->flying, &work->link);
+        work->request = r;
+        work->local = NULL;
+        work->lane = HLY_LANE_MOVE;
+    }
+    r->run.before |= HLY_BEFORE_MOVES | (moves->status ? HLY_BEFORE_FAILED : 0);
+    moves->nflying = 0;
+    moves->status = HALAY_OK;
+    r->comm->preceded = false;
+}
+
+/* Have the moves that precede the call ended? */
+static int moved(halay_request_t *r)
+{
+    if (r->run.before & HLY_BEFORE_FAILED) {
+        hly_news_fail(r, HALAY_EDEVICE, "the device could not copy or scale the call's input");
+        return HALAY_EDEVICE;
+    }
+    for (const struct hly_link *l = r->flying.next; l != &r->flying; l = l->next)
+        if (HLY_OF(l, struct hly_send, link)->lane == HLY_LANE_MOVE)
+            return HALAY_INPROGRESS;
+    r->run.before &= (uint8_t)~HLY_BEFORE_MOVES;
+    return HALAY_OK;
+}
+
 int hly_work_before(halay_request_t *r)
 {
+    if (r->run.before & HLY_BEFORE_MOVES) {
+        const int rc = moved(r);
+        if (rc)
+            return rc;
+    }
     if (r->run.before & HLY_BEFORE_MARK) {
         const int rc = follow(r);
         if (rc)
@@ -349,18 +385,24 @@ void hly_work_done(halay_context_t *ctx, struct hly_send *work, int status)
     if (!r && work->local) {
         work->local->nflying--;
         work->local->status = status ? HALAY_EDEVICE : work->local->status;
+        if (lane != HLY_LANE_MARK) /* nobody sleeps for a mark */
+            hly_wake_if_asleep(ctx);
     }
     hly_send_free(ctx, work);
     if (!r)
         return;
     if (!lane)
         HLY_SAW(LEFT, r, step);
+    if (lane == HLY_LANE_MOVE && status) /* the call may not have started */
+        r->run.before |= HLY_BEFORE_FAILED;
     if (r->state == HLY_FAILING) {
         hly_news_leave(ctx, HLY_NEWS_QUIET, r);
     } else if (r->state == HLY_RUNNING && status) {
         failed(r, device, status, device->ops->why(device->handle));
     } else if (r->state == HLY_RUNNING && lane == HLY_LANE_MARK) {
         r->run.before &= (uint8_t) ~(HLY_BEFORE_MARK | HLY_BEFORE_MARKED);
+        hly_exec_advance(r);
+    } else if (r->state == HLY_RUNNING && lane == HLY_LANE_MOVE) {
         hly_exec_advance(r);
     } else if (r->state == HLY_RUNNING && lane) {
         hly_staging_landed(r, lane);
@@ -423,6 +465,31 @@ void hly_work_stop(halay_request_t *r)
     }
 }
 
+void hly_work_local_stop(halay_context_t *ctx, struct hly_local *local)
+{
+    const uint64_t end = hly_now_ns() + TIMEOUT_NS;
+    while (local->nflying) {
+        struct hly_send *send = HLY_OF(local->flying.next, struct hly_send, link);
+        struct hly_device *device = send->device;
+        const uint64_t now = hly_now_ns();
+        if (device->ops->stop(device->handle, (uint64_t)(uintptr_t)send, now < end ? end - now : 0))
+            device->runs_on = device->lost = true;
+        device->works--;
+        device->marks -= send->lane == HLY_LANE_MARK;
+        hly_link_remove(&send->link);
+        hly_send_free(ctx, send);
+        local->nflying--;
+        local->status = HALAY_EDEVICE;
+    }
+}
+
+void hly_work_unprecede(halay_comm_t *comm)
+{
+    hly_work_local_stop(comm->context, &comm->moves);
+    comm->moves.status = HALAY_OK;
+    comm->preceded = false;
+}
+
 bool hly_work_overdue(halay_request_t *r, char *text, size_t bytes)
 {
     if (!has_work(r, NULL))
@@ -445,8 +512,9 @@ bool hly_work_overdue(halay_request_t *r, char *text, size_t bytes)
 
 void hly_work_lost(halay_context_t *ctx, struct hly_device *device, int status)
 {
-    hly_log(ctx, HLY_ERROR, "the device %s has failed (%d); no call can use it any more. %s",
-            device->ops->name, status, device->ops->why(device->handle));
+    if (!device->lost)
+        hly_log(ctx, HLY_ERROR, "the device %s has failed (%d); no call can use it any more. %s",
+                device->ops->name, status, device->ops->why(device->handle));
     device->lost = true;
     for (struct hly_link *l = ctx->requests.next; l != &ctx->requests; l = l->next) {
         halay_request_t *r = HLY_OF(l, halay_request_t, link);

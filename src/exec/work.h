@@ -8,6 +8,8 @@
 
 /* The `lane` of a mark in the program's stream, which is no copy. */
 #define HLY_LANE_MARK 255
+/* The `lane` of a move that precedes a call. */
+#define HLY_LANE_MOVE 254
 
 /* Starts a reduce or copy step. HALAY_OK: it is done; HALAY_INPROGRESS; HALAY_EAGAIN: the device is
  * full, start it again; other errors: the call has failed. */
@@ -19,6 +21,12 @@ int hly_work_launch(halay_request_t *request, struct hly_device *device, uint32_
 /* The same of a mark in the program's stream. */
 int hly_work_follow(halay_request_t *request, struct hly_device *device, uint8_t lane,
                     const halay_stream_t *stream);
+/* The call begins with the moves that its communicator has for it; or there is no such call, and
+ * they are stopped. */
+void hly_work_preceded(halay_request_t *request);
+void hly_work_unprecede(halay_comm_t *comm);
+/* Stops work that belongs to no call, in a bounded time. */
+void hly_work_local_stop(halay_context_t *context, struct hly_local *local);
 /* Before any step: has staged buffers copied to the host, and scales the input. HALAY_OK: all of
  * this is done. */
 int hly_work_before(halay_request_t *request);

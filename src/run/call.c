@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "exec/exec.h"
+#include "exec/work.h"
 #include "fault/fault.h"
 #include "run/group.h"
 #include "run/group_library.h"
@@ -120,6 +121,8 @@ int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enu
         not_begun(named, rc);
     if (!rc && call->captured)
         hly_returned_watch(ctx);
+    if (rc) /* there is no call that they precede */
+        hly_work_unprecede(comm);
     hly_unlock(ctx);
     return rc;
 }

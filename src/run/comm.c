@@ -4,6 +4,7 @@
 
 #include "exec/device_comm.h"
 #include "exec/exec.h"
+#include "exec/work.h"
 #include "fault/fault.h"
 #include "run/group.h"
 #include "run/group_library.h"
@@ -50,6 +51,7 @@ void hly_comm_destroy(halay_comm_t *comm)
         comm->asks_for->nccl->hidden = NULL;
     hly_nccl_forget(comm);
     hly_group_forget(comm->group_open);
+    hly_work_unprecede(comm);
     hly_device_comms_free(comm);
     hly_plan_drop_all(comm);
     hly_comm_remove(comm);

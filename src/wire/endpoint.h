@@ -59,13 +59,6 @@ enum hly_send_kind {
 
 /* A message that the transport has not taken or not finished yet; or a piece of work of a device,
  * or a group step. */
-/* Work of a device that belongs to no call: api/local.c. */
-struct hly_local {
-    struct hly_link flying;
-    uint32_t nflying;
-    int status;
-};
-
 struct hly_send {
     struct hly_link link; /* peer->queue, request->flying, context->sends_flying or _unused */
     enum hly_send_kind kind;

@@ -123,7 +123,8 @@ struct hly_progress_of {
     uint8_t after;        /* HLY_AFTER_*: what remains of layout.after */
 };
 /* The others are added: in a call that waits for the program's stream, until the stream comes
- * there; and where buffers are staged, whose copy to the host comes next. */
+ * there; where buffers are staged, whose copy to the host comes next; and where moves precede the
+ * call, until they have ended (FAILED: one of them with an error). */
 enum {
     HLY_BEFORE_NOTHING = 0,
     HLY_BEFORE_DUE,
@@ -131,7 +132,9 @@ enum {
     HLY_BEFORE_DOWN = 4,
     HLY_BEFORE_FIRST = 8,
     HLY_BEFORE_MARK = 16,
-    HLY_BEFORE_MARKED = 32
+    HLY_BEFORE_MARKED = 32,
+    HLY_BEFORE_MOVES = 64,
+    HLY_BEFORE_FAILED = 128
 };
 enum { /* done in this order */
        HLY_AFTER_DIVIDE = 1,
