@@ -8,7 +8,7 @@ foreach(name training training_at_once training_done training_ends training_faul
 endforeach()
 halay_test(unit search SOURCES test_search.c ${PROJECT_SOURCE_DIR}/src/training/core/search.c)
 # Tensors of a GPU: over the double of CUDA's driver.
-foreach(name training_cuda training_cuda_behind)
+foreach(name training_cuda training_cuda_behind training_cuda_overlap)
   halay_test(unit ${name} SOURCES test_${name}.c LIBS halay_core halay_transport_inproc cuda_double TIMEOUT 300 WAITS GPU)
   target_include_directories(test_unit_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 endforeach()

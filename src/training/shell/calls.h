@@ -21,22 +21,34 @@ enum hlt_call_kind {
     HLT_CALL_TUNE /* the ranks' times, or a kept setting: tune.c */
 };
 
+/* In a device's memory moves follow a call, and the trainer goes on meanwhile. */
+enum hlt_phase {
+    HLT_PHASE_CALL,  /* it runs */
+    HLT_PHASE_MARK,  /* it is over, and its group's mark comes down to the host */
+    HLT_PHASE_RESULT /* the results are taken out of its fusion buffer, or scaled */
+};
+
 /* A call on the data communicator. */
 struct hlt_call {
     enum hlt_call_kind kind;
     halay_request_t *request;
     struct hlt_list tensors; /* empty where this rank is void */
-    struct hlt_group *group; /* of the programme; NULL: rounds have made it ready */
+    struct hlt_group *group; /* of the programme; NULL: rounds have made it ready, or its
+                                result is known, and the moves that follow are under way */
     uint64_t sequence;       /* of the group */
     uint64_t start_ns;
-    uint64_t begin_ns, packed_ns; /* while a timeline is on */
-    int buffer;                   /* its fusion buffer; -1: none */
-    size_t count;                 /* fused: elements, without the marks */
+    uint64_t begin_ns, packed_ns, reduced_ns; /* while a timeline is on */
+    enum hlt_phase phase;
+    halay_mark_t *moves; /* those that follow the call; NULL: none are under way */
+    int code;            /* why they could not be started */
+    int buffer;          /* its fusion buffer; -1: none */
+    size_t count;        /* fused: elements, without the marks */
 };
 
 /* A fusion buffer. */
 struct hlt_buffer {
     char *memory;
+    char *marks;   /* of its group in a device's memory, as the processor sees them */
     uint32_t kind; /* HALAY_MEMORY_* */
     size_t bytes;
     int used;
@@ -65,7 +77,9 @@ struct hlt_calls {
     int broken; /* the code of a call that could not be made, so the order is lost */
     size_t *counts;  /* two for each rank, for a call */
     uint64_t *votes; /* of all ranks, of the vote in flight */
-    char *marks;     /* of a group in a device's memory, as the processor sees them */
+    char *marks;     /* of all fusion buffers */
+    halay_mark_t moves[HLT_CALLS];
+    uint32_t moving; /* a bit for each of moves[] that is in use */
 };
 
 /* execute.c; stepper, without the mutex */
@@ -91,9 +105,10 @@ void hlt_fuse_mark(const halay_trainer_t *trainer, char *at, halay_type_t type, 
                    int empty);
 int hlt_fuse_marked(const halay_trainer_t *trainer, const char *at, halay_type_t type,
                     halay_op_t op);
-/* Packs tensors into a buffer, or unpacks them. */
+/* Packs tensors into a buffer, or unpacks them. In a device's memory this starts the moves: they
+ * precede the next call, or follow one if there is a mark. */
 int hlt_fuse_copy(halay_trainer_t *trainer, uint32_t memory, char *buffer,
-                  const struct hlt_list *tensors, int pack);
+                  const struct hlt_list *tensors, int pack, halay_mark_t *mark);
 
 /* tune_file.c; rank 0's */
 void hlt_tune_refuse(const char *why);

@@ -42,6 +42,35 @@ static void call_fail(halay_trainer_t *trainer, int code)
     hlt_core_leave_all(&trainer->core, code, text);
 }
 
+/* ------------------------------------------------------------------ moves that follow a call */
+
+/* Returns 1 if the call is over. A programme's results are taken in its order. */
+static int call_test(halay_trainer_t *trainer, struct hlt_call *call);
+
+/* The mark of the moves that are now started. call_test() goes on when they have ended. */
+static halay_mark_t *moves_follow(halay_trainer_t *trainer, struct hlt_call *call,
+                                  enum hlt_phase phase)
+{
+    int i = __builtin_ctz(~trainer->calls.moving);
+    trainer->calls.moving |= UINT32_C(1) << i;
+    call->phase = phase;
+    call->moves = &trainer->calls.moves[i];
+    return call->moves;
+}
+
+static int moves_test(halay_trainer_t *trainer, struct hlt_call *call)
+{
+    int rc = call->code ? call->code : halay_local_marked(trainer->context, call->moves, 0);
+    if (rc == HALAY_INPROGRESS)
+        return rc;
+    halay_local_unmark(trainer->context, call->moves);
+    trainer->calls.moving &= ~(UINT32_C(1) << (call->moves - trainer->calls.moves));
+    call->moves = NULL;
+    return rc;
+}
+
+/* ------------------------------------------------------------------ calls that fail */
+
 /* There is no memory for a fusion buffer. */
 static void fused_fail(halay_trainer_t *trainer, const struct hlt_list *tensors, int code)
 {
@@ -56,10 +85,10 @@ static int call_refuse(const halay_trainer_t *trainer, int code, halay_request_t
 {
     static const char memory[] = "there is no memory for a tensor's result";
     static const char device[] = "the device has failed before a tensor's call";
-    static const char large[] = "a tensor's result is larger than the address space";
+    static const char freed[] = "a tensor's memory is not the device's now: was it freed?";
     return halay_local_refuse(trainer->data, code,
                               code == HALAY_ENOMEM   ? memory
-                              : code == HALAY_EINVAL ? large
+                              : code == HALAY_EINVAL ? freed
                                                      : device,
                               request);
 }
@@ -87,13 +116,13 @@ static int allreduce_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
         ; /* nothing of it is read */
     } else if (in_place) {
         rc = hlt_memory_move(trainer, tensor->memory, tensor->out, tensor->in, tensor->count,
-                             tensor->type, tensor->prescale);
+                             tensor->type, tensor->prescale, NULL);
     } else if (tensor->in == tensor->out && bytes) {
         assert(!tensor->result);
         if (!(tensor->result = hlt_memory_alloc(trainer, tensor->memory, bytes)))
             return HALAY_ENOMEM;
         rc = hlt_memory_move(trainer, tensor->memory, tensor->result, tensor->in, tensor->count,
-                             tensor->type, 1);
+                             tensor->type, 1, NULL);
         in = tensor->result;
     }
     if (rc)
@@ -143,7 +172,7 @@ static int scatter_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
         if (!(tensor->result = hlt_memory_alloc(trainer, tensor->memory, bytes)))
             return HALAY_ENOMEM;
         rc = hlt_memory_move(trainer, tensor->memory, tensor->result, in, tensor->count,
-                             tensor->type, tensor->prescale);
+                             tensor->type, tensor->prescale, NULL);
         in = tensor->result;
     }
     if (rc)
@@ -200,12 +229,11 @@ static int alltoall_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
     over |= bytes > PTRDIFF_MAX - 64;
     if (!over)
         tensor->result = hlt_memory_alloc(trainer, tensor->memory, bytes);
-    if (tensor->unready || over || (bytes && !tensor->result))
-        return call_refuse(trainer,
-                           tensor->unready ? tensor->unready
-                           : over          ? HALAY_EINVAL
-                                           : HALAY_ENOMEM,
-                           request);
+    if (over)
+        return halay_local_refuse(trainer->data, HALAY_EINVAL,
+                                  "a tensor's result is larger than the address space", request);
+    if (tensor->unready || (bytes && !tensor->result))
+        return call_refuse(trainer, tensor->unready ? tensor->unready : HALAY_ENOMEM, request);
     const void *in = tensor->count ? tensor->in : tensor->result;
     return halay_ialltoallv(in, trainer->calls.counts + nranks, NULL, tensor->result,
                             trainer->calls.counts, NULL, tensor->type, trainer->data, request);
@@ -250,14 +278,23 @@ static void direct_start(halay_trainer_t *trainer, struct hlt_tensor *tensor)
         call_fail(trainer, rc);
 }
 
+static int direct_done(halay_trainer_t *trainer, struct hlt_call *call, int code)
+{
+    hlt_tensor_done(trainer, hlt_tensor_list_pop(&call->tensors), code,
+                    code ? "the device could not scale the result" : NULL);
+    return 1;
+}
+
 static int direct_end(halay_trainer_t *trainer, struct hlt_call *call)
 {
-    struct hlt_tensor *tensor = hlt_tensor_list_pop(&call->tensors);
+    const struct hlt_tensor *tensor = call->tensors.head;
     size_t count = tensor->kind == HLT_KIND_REDUCE_SCATTER ? tensor->result_count : tensor->count;
-    int rc = hlt_memory_move(trainer, tensor->memory, tensor->out, tensor->out, count, tensor->type,
-                             tensor->postscale);
-    hlt_tensor_done(trainer, tensor, rc, rc ? "the device could not scale the result" : NULL);
-    return 1;
+    halay_mark_t *mark = tensor->memory && tensor->postscale != 1
+                             ? moves_follow(trainer, call, HLT_PHASE_RESULT)
+                             : NULL;
+    call->code = hlt_memory_move(trainer, tensor->memory, tensor->out, tensor->out, count,
+                                 tensor->type, tensor->postscale, mark);
+    return mark ? call_test(trainer, call) : direct_done(trainer, call, call->code);
 }
 
 /* ------------------------------------------------------------------ fused */
@@ -285,13 +322,13 @@ static void fused_start(halay_trainer_t *trainer, const struct hlt_announcement 
     struct hlt_call *call = call_take(trainer, HLT_CALL_FUSED);
     call->begin_ns = tensors_started(tensors, buffer);
     int rc = unready(tensors);
-    rc = rc ? rc : hlt_fuse_copy(trainer, kind, memory, tensors, 1);
-    char *mark = kind ? trainer->calls.marks : memory + count * bytes;
+    rc = rc ? rc : hlt_fuse_copy(trainer, kind, memory, tensors, 1, NULL);
+    char *mark = kind ? trainer->fusion.buffers[buffer].marks : memory + count * bytes;
     if (group)
         hlt_fuse_mark(trainer, mark, type, op, !tensors->head);
     if (group && kind && !rc)
         rc = hlt_memory_carry(trainer, kind, memory + count * bytes, mark, marks * bytes,
-                              HALAY_FROM_HOST);
+                              HALAY_FROM_HOST, NULL);
     call->tensors = *tensors;
     call->buffer = buffer;
     call->count = count;
@@ -320,12 +357,11 @@ static size_t group_elements(const halay_trainer_t *trainer, const struct hlt_gr
 }
 
 /* The timeline comes first: once a tensor is done its caller may release it. */
-static void fused_done(halay_trainer_t *trainer, struct hlt_call *call, uint64_t reduced_ns,
-                       int code)
+static int fused_done(halay_trainer_t *trainer, struct hlt_call *call, int code)
 {
     struct hlt_tensor *tensor;
     uint64_t end_ns = trainer->recording.on ? hlt_trainer_now_ns() : 0;
-    trainer->recording.listed = hlt_timeline_fused(trainer, call, reduced_ns, end_ns);
+    trainer->recording.listed = hlt_timeline_fused(trainer, call, end_ns);
     trainer->recording.end_ns = trainer->recording.listed ? 0 : end_ns;
     while ((tensor = hlt_tensor_list_pop(&call->tensors)) != NULL) {
         trainer->core.counters.fused_tensors++;
@@ -334,6 +370,8 @@ static void fused_done(halay_trainer_t *trainer, struct hlt_call *call, uint64_t
     }
     trainer->recording.end_ns = 0;
     trainer->recording.listed = 0;
+    trainer->fusion.buffers[call->buffer].used = 0;
+    return 1;
 }
 
 /* Nobody can tell here whether a rank was void, so this rank cannot go on with the others, and
@@ -355,37 +393,47 @@ static int group_nonsense(halay_trainer_t *trainer, struct hlt_call *call)
                        "rank's memory is corrupt, or it is another build of Halay");
 }
 
-static int fused_end(halay_trainer_t *trainer, struct hlt_call *call)
+/* The call is over, and no rank was void. */
+static int fused_take(halay_trainer_t *trainer, struct hlt_call *call)
 {
-    int empty = 0;
-    uint64_t reduced_ns = trainer->recording.on ? hlt_trainer_now_ns() : 0;
-    const struct hlt_announcement *says =
-        call->group ? group_says(trainer, call->group) : &call->tensors.head->says;
-    halay_type_t type = hlt_announcement_type(says);
-    uint32_t kind = trainer->fusion.buffers[call->buffer].kind;
-    char *memory = trainer->fusion.buffers[call->buffer].memory;
-    if (call->group) {
-        size_t bytes = halay_type_bytes(type);
-        char *mark = memory + call->count * bytes;
-        int rc = kind ? hlt_memory_carry(trainer, kind, trainer->calls.marks, mark,
-                                         hlt_fuse_marks(trainer->core.nranks, type) * bytes,
-                                         HALAY_TO_HOST)
-                      : 0;
-        if (rc)
-            return group_leave(trainer, call, rc,
-                               "the device could not copy a group's mark to the host");
-        empty = hlt_fuse_marked(trainer, kind ? trainer->calls.marks : mark, type,
-                                hlt_announcement_op(says));
-    }
+    const struct hlt_buffer *buffer = &trainer->fusion.buffers[call->buffer];
+    if (!buffer->kind)
+        return fused_done(trainer, call,
+                          hlt_fuse_copy(trainer, 0, buffer->memory, &call->tensors, 0, NULL));
+    call->group = NULL; /* the programme may end meanwhile */
+    call->code = hlt_fuse_copy(trainer, buffer->kind, buffer->memory, &call->tensors, 0,
+                               moves_follow(trainer, call, HLT_PHASE_RESULT));
+    return call_test(trainer, call);
+}
+
+/* The processor sees the group's mark, at this place. */
+static int group_end(halay_trainer_t *trainer, struct hlt_call *call, const char *mark)
+{
+    assert(call->group);
+    const struct hlt_announcement *says = group_says(trainer, call->group);
+    int empty =
+        hlt_fuse_marked(trainer, mark, hlt_announcement_type(says), hlt_announcement_op(says));
     if (!empty && !call->tensors.head)
         return group_nonsense(trainer, call);
-    if (call->group)
-        hlt_replay_result(&trainer->core, &call->tensors,
-                          empty); /* takes a void group's tensors back */
-    int rc = hlt_fuse_copy(trainer, kind, memory, &call->tensors, 0);
-    fused_done(trainer, call, reduced_ns, rc);
-    trainer->fusion.buffers[call->buffer].used = 0;
-    return 1;
+    hlt_replay_result(&trainer->core, &call->tensors, empty); /* takes a void group's back */
+    return fused_take(trainer, call);
+}
+
+static int fused_end(halay_trainer_t *trainer, struct hlt_call *call)
+{
+    const struct hlt_buffer *buffer = &trainer->fusion.buffers[call->buffer];
+    call->reduced_ns = trainer->recording.on ? hlt_trainer_now_ns() : 0;
+    if (!call->group)
+        return fused_take(trainer, call);
+    halay_type_t type = hlt_announcement_type(group_says(trainer, call->group));
+    size_t bytes = halay_type_bytes(type);
+    char *mark = buffer->memory + call->count * bytes;
+    if (!buffer->kind)
+        return group_end(trainer, call, mark);
+    call->code = hlt_memory_carry(trainer, buffer->kind, buffer->marks, mark,
+                                  hlt_fuse_marks(trainer->core.nranks, type) * bytes, HALAY_TO_HOST,
+                                  moves_follow(trainer, call, HLT_PHASE_MARK));
+    return call_test(trainer, call);
 }
 
 /* ------------------------------------------------------------------ votes */
@@ -643,20 +691,27 @@ static void call_error(halay_trainer_t *trainer, struct hlt_call *call, int code
         hlt_core_break(&trainer->core, code, text);
 }
 
-/* Returns 1 if it is over. A programme's results are taken in its order. */
 static int call_test(halay_trainer_t *trainer, struct hlt_call *call)
 {
     if (call->group && !trainer->core.broken && call->sequence != trainer->core.replay.results)
         return 0;
-    int rc = halay_request_test(call->request);
+    int rc = call->moves ? moves_test(trainer, call) : halay_request_test(call->request);
     if (rc == HALAY_INPROGRESS)
         return 0;
+    if (call->phase == HLT_PHASE_RESULT)
+        return call->kind == HLT_CALL_FUSED ? fused_done(trainer, call, rc)
+                                            : direct_done(trainer, call, rc);
+    if (rc && call->phase == HLT_PHASE_MARK)
+        return group_leave(trainer, call, rc,
+                           "the device could not copy a group's mark to the host");
     if (!rc && trainer->core.broken && call->group) /* an earlier group has failed */
         rc = trainer->core.broken;
     if (rc) {
         call_error(trainer, call, rc);
         return 1;
     }
+    if (call->phase == HLT_PHASE_MARK)
+        return group_end(trainer, call, trainer->fusion.buffers[call->buffer].marks);
     switch (call->kind) {
     case HLT_CALL_FAREWELL: /* it cannot have gone well */
         return 1;
@@ -676,6 +731,8 @@ static int call_test(halay_trainer_t *trainer, struct hlt_call *call)
 void hlt_calls_step(halay_trainer_t *trainer)
 {
     int over;
+    if (trainer->calls.moving)
+        halay_context_progress(trainer->context, 0);
     trainer->core.replay.check_ns = trainer->core.replay.submissions_before_group = 0;
     do {
         while (next_start(trainer))

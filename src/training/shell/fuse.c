@@ -29,7 +29,8 @@ static int buffer_grow(halay_trainer_t *trainer, struct hlt_buffer *buffer, uint
         return rc;
     }
     hlt_memory_free(trainer, buffer->kind, buffer->memory);
-    *buffer = (struct hlt_buffer){.memory = grown, .kind = memory, .bytes = room};
+    *buffer =
+        (struct hlt_buffer){.memory = grown, .marks = buffer->marks, .kind = memory, .bytes = room};
     return 0;
 }
 

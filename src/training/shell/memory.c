@@ -30,22 +30,26 @@ void hlt_memory_free(const halay_trainer_t *trainer, uint32_t memory, void *addr
         halay_local_free(trainer->context, memory, address);
 }
 
-static int moves_make(const halay_trainer_t *trainer, uint32_t memory, const halay_move_t moves[],
-                      size_t nmoves)
+/* Starts moves: before the next call, or after one if there is a mark. */
+static int moves_start(const halay_trainer_t *trainer, uint32_t memory, const halay_move_t moves[],
+                       size_t nmoves, halay_mark_t *mark)
 {
-    uint64_t timeout_ns = trainer->core.deadline_ns / 4;
-    return nmoves ? halay_local_moves(trainer->context, memory, moves, nmoves, timeout_ns) : 0;
+    if (!nmoves)
+        return 0;
+    return mark ? halay_local_start(trainer->context, memory, moves, nmoves,
+                                    trainer->core.deadline_ns / 4, mark)
+                : halay_local_precede(trainer->data, memory, moves, nmoves);
 }
 
 int hlt_memory_move(const halay_trainer_t *trainer, uint32_t memory, void *out, const void *in,
-                    size_t count, halay_type_t type, double factor)
+                    size_t count, halay_type_t type, double factor, halay_mark_t *mark)
 {
     const halay_move_t move = {
         .dst = out, .src = in, .count = count, .type = type, .factor = factor};
     if (!count || (out == in && factor == 1))
         return 0;
     if (memory != HALAY_MEMORY_HOST)
-        return moves_make(trainer, memory, &move, 1);
+        return moves_start(trainer, memory, &move, 1, mark);
     if (factor != 1)
         return halay_scale(out, in, count, type, factor);
     memcpy(out, in, count * halay_type_bytes(type));
@@ -53,10 +57,10 @@ int hlt_memory_move(const halay_trainer_t *trainer, uint32_t memory, void *out, 
 }
 
 int hlt_memory_carry(const halay_trainer_t *trainer, uint32_t memory, void *to, const void *from,
-                     size_t bytes, uint32_t way)
+                     size_t bytes, uint32_t way, halay_mark_t *mark)
 {
     const halay_move_t move = {to, from, bytes, HALAY_UINT8, way, 1};
-    return moves_make(trainer, memory, &move, 1);
+    return moves_start(trainer, memory, &move, 1, mark);
 }
 
 int hlt_memory_zero(const halay_trainer_t *trainer, uint32_t memory, void *address, size_t bytes)
@@ -66,15 +70,17 @@ int hlt_memory_zero(const halay_trainer_t *trainer, uint32_t memory, void *addre
         return 0;
     }
     void *zeros = calloc(1, bytes ? bytes : 1);
-    int rc = zeros ? hlt_memory_carry(trainer, memory, address, zeros, bytes, HALAY_FROM_HOST)
-                   : HALAY_ENOMEM;
+    const halay_move_t move = {address, zeros, bytes, HALAY_UINT8, HALAY_FROM_HOST, 1};
+    int rc =
+        zeros ? halay_local_moves(trainer->context, memory, &move, 1, trainer->core.deadline_ns / 4)
+              : HALAY_ENOMEM;
     free(zeros);
     return rc;
 }
 
 /* Packs or unpacks in a device's memory. */
 static int device_copy(halay_trainer_t *trainer, uint32_t memory, char *buffer,
-                       const struct hlt_list *tensors, int pack)
+                       const struct hlt_list *tensors, int pack, halay_mark_t *mark)
 {
     halay_move_t moves[MOVES];
     size_t nmoves = 0;
@@ -91,12 +97,12 @@ static int device_copy(halay_trainer_t *trainer, uint32_t memory, char *buffer,
         trainer->core.counters.copied_bytes += bytes;
         if (nmoves < MOVES)
             continue;
-        int rc = moves_make(trainer, memory, moves, nmoves);
+        int rc = moves_start(trainer, memory, moves, nmoves, mark);
         if (rc)
             return rc;
         nmoves = 0;
     }
-    return moves_make(trainer, memory, moves, nmoves);
+    return moves_start(trainer, memory, moves, nmoves, mark);
 }
 
 static void host_copy(halay_trainer_t *trainer, char *buffer, const struct hlt_list *tensors,
@@ -119,10 +125,10 @@ static void host_copy(halay_trainer_t *trainer, char *buffer, const struct hlt_l
 }
 
 int hlt_fuse_copy(halay_trainer_t *trainer, uint32_t memory, char *buffer,
-                  const struct hlt_list *tensors, int pack)
+                  const struct hlt_list *tensors, int pack, halay_mark_t *mark)
 {
     if (memory != HALAY_MEMORY_HOST)
-        return device_copy(trainer, memory, buffer, tensors, pack);
+        return device_copy(trainer, memory, buffer, tensors, pack, mark);
     host_copy(trainer, buffer, tensors, pack);
     return 0;
 }

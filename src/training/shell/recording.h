@@ -35,8 +35,7 @@ struct hlt_recording {
  * Records a fused call, which is unpacked at end_ns. Returns 1 if it has recorded the tensors of
  * the call's list, too.
  */
-int hlt_timeline_fused(halay_trainer_t *trainer, const struct hlt_call *call, uint64_t reduced_ns,
-                       uint64_t end_ns);
+int hlt_timeline_fused(halay_trainer_t *trainer, const struct hlt_call *call, uint64_t end_ns);
 void hlt_timeline_vote(halay_trainer_t *trainer, const struct hlt_call *call);
 void hlt_timeline_round(halay_trainer_t *trainer);
 void hlt_timeline_cycle(halay_trainer_t *trainer);

@@ -38,12 +38,13 @@ void hlt_tensors_free(halay_trainer_t *trainer);
 /* NULL: there is none, or no device of that kind. */
 void *hlt_memory_alloc(const halay_trainer_t *trainer, uint32_t memory, size_t bytes);
 void hlt_memory_free(const halay_trainer_t *trainer, uint32_t memory, void *address);
-/* out = factor * in */
+/* out = factor * in. In a device's memory this starts the move: it precedes the next call, or
+ * follows one if there is a mark, as hlt_memory_carry()'s. */
 int hlt_memory_move(const halay_trainer_t *trainer, uint32_t memory, void *out, const void *in,
-                    size_t count, halay_type_t type, double factor);
+                    size_t count, halay_type_t type, double factor, halay_mark_t *mark);
 /* Between a device's memory and the host's. way: HALAY_TO_HOST or HALAY_FROM_HOST */
 int hlt_memory_carry(const halay_trainer_t *trainer, uint32_t memory, void *to, const void *from,
-                     size_t bytes, uint32_t way);
+                     size_t bytes, uint32_t way, halay_mark_t *mark);
 int hlt_memory_zero(const halay_trainer_t *trainer, uint32_t memory, void *address, size_t bytes);
 /* The stand-ins of a round get their zeros. Without memory this rank leaves. */
 void hlt_stand_ins_fill(halay_trainer_t *trainer);

@@ -173,15 +173,14 @@ int hlt_timeline_recording(const struct hlt_timeline *timeline)
     return !timeline ? 0 : timeline->mark_cycles ? HLT_RECORDING_CYCLES : 1;
 }
 
-int hlt_timeline_fused(halay_trainer_t *trainer, const struct hlt_call *call, uint64_t reduced_ns,
-                       uint64_t end_ns)
+int hlt_timeline_fused(halay_trainer_t *trainer, const struct hlt_call *call, uint64_t end_ns)
 {
     const struct hlt_tensor *first = call->tensors.head;
     struct hlt_timed timed = {
         .kind = HLT_RECORD_FUSED,
         .what = HLT_KIND_ALLREDUCE,
         .buffer = (uint16_t)call->buffer,
-        .ns = {call->begin_ns, call->packed_ns, reduced_ns, end_ns},
+        .ns = {call->begin_ns, call->packed_ns, call->reduced_ns, end_ns},
         .bytes = first ? call->count * halay_type_bytes(first->type) : 0,
         .listed = call->group != NULL,
     };

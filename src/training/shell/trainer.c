@@ -238,7 +238,9 @@ static int memory_create(halay_trainer_t *trainer)
     rounds->unlike = calloc(room, sizeof(*rounds->unlike));
     calls->counts = calloc(2 * nranks, sizeof(*calls->counts));
     calls->votes = calloc(nranks * (1 + HLT_VOTE_ITEMS), sizeof(*calls->votes));
-    calls->marks = calloc(1, nranks / 128 + 17);
+    calls->marks = calloc(HLT_BUFFERS, nranks / 128 + 17);
+    for (size_t i = 0; i < HLT_BUFFERS; i++)
+        trainer->fusion.buffers[i].marks = calls->marks + i * (nranks / 128 + 17);
     core->joins.ranks = calloc(hlt_rank_words(core->nranks), sizeof(*core->joins.ranks));
     core->joins.kinds = calloc(nranks, 1);
     core->greetings = calloc(nranks, sizeof(*core->greetings));
