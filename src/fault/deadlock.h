@@ -12,8 +12,8 @@
 
 #include "fault/fault.h"
 
-/* The chain of calls that a rank sends which is asked about this call. comm: NULL if it has not made
- * that call. Returns the length of the chain. */
+/* The chain of calls that a rank sends which is asked about this call. comm: NULL if it has not
+ * made that call. Returns the length of the chain. */
 uint32_t hly_deadlock_chain(const halay_context_t *context, const halay_comm_t *comm,
                             uint32_t sequence, struct hly_blocked blocked[HLY_BLOCKED_MOST]);
 /* How many entries of a chain from a peer, from the first on, are valid? */
