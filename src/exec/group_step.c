@@ -197,12 +197,13 @@ static bool is_in_turn(const halay_request_t *r)
     const halay_comm_t *comm = r->comm, *outer = comm->outer;
     if (!hly_link_empty(&comm->grouped) && (int32_t)(r->sequence - comm->grouped_first) > 0)
         return false;
-    if (!r->group.is_behind || !outer->dcomms)
+    if (!r->group.is_behind)
         return true;
+    struct hly_device_comms *c = hly_device_comms_of(comm->outer);
     for (uint32_t s = outer->oldest; s != outer->started && (int32_t)(s - r->group.behind) < 0;
          s++) {
         const halay_request_t *before = call_of(outer, s);
-        if (before && channels_of(outer->dcomms, before))
+        if (before && (!c || channels_of(c, before)))
             return false;
     }
     return true;
