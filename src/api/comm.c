@@ -42,7 +42,7 @@ static void destroy_oldest(halay_context_t *ctx)
          ctx->nfreed > HLY_FREED_MAX && l != &ctx->freed_comms; l = next) {
         halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
         next = l->next;
-        if (hly_comm_in_use(comm) || hly_nccl_is_asking(comm))
+        if (hly_comm_in_use(comm) || (comm->nccl && comm->nccl->state == HLY_NCCL_ASKING))
             continue;
         hly_comm_destroy(comm);
         ctx->nfreed--;

@@ -70,11 +70,8 @@ struct hly_call {
     struct hly_vector vector[2]; /* v forms, only while the call is made: of IN, of OUT */
     bool local_in_place;         /* at the root of reduce, gather, scatter; not compared */
     bool staged;                 /* OUT is written only after the input was read */
-    bool grouped;                /* NCCL may be used: all ranks have agreed on it */
-    bool captured; /* its stream is being captured into a graph, where its group steps go */
-    int awaited; /* 1 + the rank that it waited for before it was posted, and that did not come; -1:
-                    not known */
-    struct hly_op *user;        /* user-defined operation, or NULL */
+    bool captured;       /* its stream is being captured into a graph, where its group steps go */
+    struct hly_op *user; /* user-defined operation, or NULL */
     double prescale, postscale; /* with HLY_CALL_SCALED */
 };
 

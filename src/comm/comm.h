@@ -18,7 +18,6 @@
 #define HLY_COMM_BYTES     8192 /* of the memory of one, and its alignment */
 #define HLY_COMM_HANDLES   256  /* of that memory, one after the other */
 #define HLY_CACHED_CALLS   4
-#define HLY_NCCL_AFTER     16 /* calls from the first in a GPU's memory to group steps */
 
 struct hly_plan;
 
@@ -69,22 +68,18 @@ struct hly_relaxed_state { /* exec/relaxed.h */
 
 /* What a rank says about NCCL and shared_gpu, and what all agree on: run/group_library.c. */
 struct hly_nccl_says {
-    uint32_t version;  /* 22105: 2.21.5; 0: it has none */
-    uint32_t sequence; /* of its first call in a GPU's memory */
-    uint64_t place;    /* of its GPU on the node */
-    uint64_t reach;    /* groups/shared_gpu/shared_gpu.h; 0: it has none */
-    uint64_t least;    /* bytes of a call from which on shared_gpu is used */
+    uint64_t version; /* 22105: 2.21.5; 0: it has none */
+    uint64_t place;   /* of its GPU on the node */
+    uint64_t reach;   /* groups/shared_gpu/shared_gpu.h; 0: it has none */
+    uint64_t least;   /* bytes of a call from which on shared_gpu is used */
 };
-enum { HLY_NCCL_ASKING, HLY_NCCL_NONE, HLY_NCCL_AGREED };
+enum { HLY_NCCL_ASKING, HLY_NCCL_FAILED, HLY_NCCL_NONE, HLY_NCCL_AGREED };
 struct hly_nccl_ask {
     struct hly_nccl_ask *next; /* context->nccl.left */
     uint8_t state;             /* HLY_NCCL_* */
-    bool on;                   /* calls have come to `from` */
-    bool late;                 /* a rank did not come before the deadline of those that waited: */
-    int awaited;               /* this one, as in a call */
-    uint32_t from;
+    int failed;                /* FAILED: the code of each call in a GPU's memory */
     halay_comm_t *hidden;
-    halay_request_t *request;
+    halay_request_t *request; /* the allgather under way; or NULL */
     struct hly_nccl_says mine, *all;
     const struct hly_group_library *library; /* that all have agreed on, */
     uint64_t least;                          /* for calls of so many bytes, and longer ones */
@@ -198,11 +193,6 @@ bool hly_comm_is_gone(const halay_context_t *context, uint64_t id);
 uint32_t hly_comm_ahead(const halay_comm_t *comm);
 /* Notes that another rank has made this call; true if that was not known. */
 bool hly_comm_heard(halay_comm_t *comm, uint32_t sequence);
-/* It is not known yet whether calls in a GPU's memory have group steps. */
-static inline bool hly_nccl_is_open(const halay_comm_t *comm)
-{
-    return comm->nccl && comm->nccl->state != HLY_NCCL_NONE && !comm->nccl->on;
-}
 /* The number that a hidden communicator's rank has in the one that the program knows. */
 int hly_comm_shown_rank(const halay_comm_t *comm, int rank);
 
@@ -215,6 +205,14 @@ static inline halay_comm_t *hly_comm_known(halay_comm_t *comm)
 static inline const halay_comm_t *hly_comm_ordered_by(const halay_comm_t *comm)
 {
     return comm->outer ? comm->outer : comm->parent ? comm->parent : comm;
+}
+
+/* Does such a call wait until the ranks have agreed on a library for its group steps? */
+static inline bool hly_comm_is_undecided(const halay_comm_t *comm, const struct hly_call_desc *desc)
+{
+    const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
+    return ask && ask->state <= HLY_NCCL_FAILED && desc->memory == HALAY_MEMORY_CUDA &&
+           !(desc->flags & (HLY_CALL_VECTOR | HLY_CALL_PAIR));
 }
 
 /* Is a call of so many bytes long enough for the library that the ranks have agreed on? */
@@ -232,7 +230,7 @@ hly_comm_group_library(const halay_comm_t *comm, const struct hly_device *device
     const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
     if (device->library.ops)
         return &device->library;
-    return ask ? ask->library : NULL;
+    return ask && device->memory == HALAY_MEMORY_CUDA ? ask->library : NULL;
 }
 
 /* Do its blocking calls in memory of this kind return when they are posted? */

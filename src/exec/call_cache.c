@@ -51,8 +51,7 @@ void hly_cache_keep(halay_request_t *r)
     const struct hly_call *call = &r->call;
     const struct hly_call_desc *d = &call->desc;
     const uint64_t key = key_of(d);
-    if ((hly_nccl_is_open(comm) && d->memory == HALAY_MEMORY_CUDA) || !r->bound ||
-        r->layout.scratch_bytes > SCRATCH_MOST || r->refused || r->persistent ||
+    if (!r->bound || r->layout.scratch_bytes > SCRATCH_MOST || r->refused || r->persistent ||
         r->group.member_of || call->captured || hly_comm_returns(hly_comm_known(comm), d->memory) ||
         call->local_in_place || call->staged ||
         d->flags & ~(HLY_CALL_IN_PLACE | HLY_CALL_RELAXED) ||

@@ -24,16 +24,6 @@ struct hly_device_comms *hly_device_comms_of(halay_comm_t *comm)
     return c;
 }
 
-void hly_device_comms_begin(halay_comm_t *inner)
-{
-    struct hly_device_comms *c =
-        hly_device_comms_of(inner); /* NULL, no memory: its group steps fail */
-    if (!c || c->begun)
-        return;
-    c->begun = true;
-    c->first = inner->next_sequence;
-}
-
 void hly_device_comms_free(halay_comm_t *comm)
 {
     struct hly_device_comms *c = comm->dcomms;
@@ -51,23 +41,13 @@ void hly_device_comms_free(halay_comm_t *comm)
     free(c);
 }
 
-/* True if this call came before the first one with group steps. Not all ranks may have noted that
- * it failed, so generations do not count it. */
-static bool is_before_all(const struct hly_device_comms *c, uint32_t sequence)
-{
-    const struct hly_nccl_ask *ask = c->comm->nccl;
-    if (c->begun)
-        return (int32_t)(sequence - c->first) < 0;
-    return ask && ask->on && (int32_t)(sequence - ask->from) < 0;
-}
-
 uint32_t hly_device_comm_generation(const struct hly_device_comms *c, uint32_t sequence)
 {
     const uint32_t n = c->nfailed < HLY_FAILED_MAX ? c->nfailed : HLY_FAILED_MAX;
     uint32_t found = 0;
     bool any = false;
     for (uint32_t i = 0; i < n; i++)
-        if ((int32_t)(c->failed[i] - sequence) < 0 && !is_before_all(c, c->failed[i]) &&
+        if ((int32_t)(c->failed[i] - sequence) < 0 &&
             (!any || (int32_t)(c->failed[i] - (found - 1)) > 0)) {
             any = true;
             found = c->failed[i] + 1;

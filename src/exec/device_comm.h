@@ -60,8 +60,6 @@ struct hly_device_comms {
     uint64_t lost_ns;  /* when a rank of the communicator was lost; 0: none was */
     uint32_t orphaned; /* checks since then that found a launch which may wait for that rank */
     uint32_t waiting;  /* group steps of running calls that are not launched yet */
-    bool begun;        /* of a hidden communicator for groups: the ranks have agreed on a library */
-    uint32_t first;    /* the first call that may have group steps */
     struct {
         uint32_t sequence;
         uint32_t launched[HALAY_PLAN_CHANNELS_MAX]; /* how many steps of this call are launched */
@@ -75,9 +73,6 @@ struct hly_device_comms {
 
 /* Finds or makes those of this Halay communicator. NULL: no memory. */
 struct hly_device_comms *hly_device_comms_of(halay_comm_t *comm);
-/* From the next call on this hidden communicator on, members of groups have group steps, on all
- * ranks. */
-void hly_device_comms_begin(halay_comm_t *inner);
 /* Ends all of this Halay communicator. Its calls are over, or the context ends. */
 void hly_device_comms_free(halay_comm_t *comm);
 /* A rank of the communicator is lost. */

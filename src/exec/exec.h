@@ -16,11 +16,14 @@
 /* ---------------------------------------------------------------- post.c: requests */
 
 /* Makes a request for the call: IDLE, its plan and memory bound. The request keeps an argument
- * error, and fails when it starts. */
+ * error, and fails when it starts. It gets no plan while it is open who does its group steps. */
 int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                   const char *argument_text, halay_request_t **request);
+/* Gives an UNPLANNED request its plan and memory, for hly_exec_begin(). An error: the call has
+ * failed; so it does with rc and why, if the ranks did not agree. */
+int hly_exec_plan(halay_request_t *request, int rc, const char *why);
 /* The cause of a call that ends with this code before it is posted. */
-enum hly_cause hly_exec_cause(const struct hly_call *call, int code);
+enum hly_cause hly_exec_cause(int code);
 /* Makes the request fail as soon as the window lets it start. text NULL: with the verdict of its
  * broken communicator. HALAY_ENOMEM: the refusal could not be recorded, and the call goes on. */
 int hly_exec_refuse_as(halay_request_t *request, int code, enum hly_cause cause, const char *text);
@@ -42,6 +45,8 @@ void hly_request_drop(halay_request_t *request);
 /* Starts the request as the communicator's next call. After that it is running, queued, stopped or
  * complete. */
 void hly_exec_go(halay_request_t *request);
+/* The request has got its plan: does all steps that can be done now. */
+void hly_exec_begin(halay_request_t *request);
 /* Completes the request, and starts queued calls. */
 void hly_exec_finish(halay_request_t *request, int result);
 /* Does all steps that can be done now, and finishes the call if that was all. */

@@ -346,7 +346,7 @@ void hly_exec_finish(halay_request_t *r, int result)
     if (comm->relaxed.asks)
         hly_relaxed_answer(comm);
     hly_wake_if_asleep(r->context);
-    if (r->group.member_of || r->explained)
+    if (r->reports)
         hly_news_leave(r->context, HLY_NEWS_COMPLETE, r);
     if (comm->queue_head)
         start_queued(comm);
@@ -408,6 +408,38 @@ __attribute__((noinline)) static void leave_lost(halay_request_t *r)
     }
 }
 
+/* Starts the steps of a call that has its slot. */
+__attribute__((always_inline)) static inline void begin(const halay_comm_t *comm,
+                                                        halay_request_t *r, struct hly_slot *slot)
+{
+    r->run.ran = true;
+    lay_steps(r);
+    HLY_SAW(BOUND, r, HALAY_STEP_NONE);
+    if (comm->broken.is) /* and other ranks had made this call before */
+        leave_lost(r);
+    if (hly_link_empty(&slot->unexpected) || hly_unexpected_compare(r))
+        go_on(r);
+}
+
+__attribute__((noinline)) static void start_unplanned(halay_request_t *r)
+{
+    r->state = HLY_UNPLANNED;
+    r->run.before &= HLY_BEFORE_MOVES | HLY_BEFORE_FAILED;
+    r->run.before |= hly_request_follows(r) ? HLY_BEFORE_MARK : HLY_BEFORE_NOTHING;
+    if (!hly_unexpected_compare(r))
+        return;
+    hly_news_leave(r->context, HLY_NEWS_UNPLANNED, r);
+    hly_work_before(r); /* the mark is where the program's stream is now */
+}
+
+void hly_exec_begin(halay_request_t *r)
+{
+    r->run.before |= r->layout.before & (uint8_t)~HLY_BEFORE_MARK; /* if it has one, it is made */
+    r->run.after = r->layout.after;
+    hly_record_planned(r);
+    begin(r->comm, r, r->slot);
+}
+
 __attribute__((always_inline)) static inline void start(halay_request_t *r)
 {
     halay_comm_t *comm = r->comm;
@@ -433,13 +465,11 @@ __attribute__((always_inline)) static inline void start(halay_request_t *r)
         r->state = HLY_STOPPED;
         return;
     }
-    r->run.ran = true;
-    lay_steps(r);
-    HLY_SAW(BOUND, r, HALAY_STEP_NONE);
-    if (comm->broken.is) /* and other ranks had made this call before */
-        leave_lost(r);
-    if (hly_link_empty(&slot->unexpected) || hly_unexpected_compare(r))
-        go_on(r);
+    if (!r->plan) {
+        start_unplanned(r);
+        return;
+    }
+    begin(comm, r, slot);
 }
 
 /* Out of line, for queued calls; hly_exec_go() inlines it for all others. */

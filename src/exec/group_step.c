@@ -157,9 +157,15 @@ static void try_launch(halay_request_t *r, struct hly_send *send)
         rc = launch(r, send, dcomm);
         if (rc >= 0 || rc == HALAY_EAGAIN)
             return;
+        const struct hly_device *device = dcomm->device;
         hly_device_comm_note(dcomm);
-        snprintf(text, sizeof(text), "its group %.32s could not start a collective (%d)%.170s",
-                 name_of(r), rc, dcomm->why);
+        if (device->lost)
+            snprintf(text, sizeof(text),
+                     "the device of its group %.32s has failed: %.150s: end the job", name_of(r),
+                     device->ops->why(device->handle));
+        else
+            snprintf(text, sizeof(text), "its group %.32s could not start a collective (%d)%.170s",
+                     name_of(r), rc, dcomm->why);
     }
     if (rc < 0 && rc != HALAY_EAGAIN)
         hly_news_fail(r, rc == HALAY_ENOMEM ? rc : HALAY_EDEVICE, "%s", text);
@@ -414,14 +420,6 @@ int hly_group_steps_poll(halay_context_t *ctx)
 
 /* ---------------------------------------------------------------- calls that fail */
 
-static bool is_offered(const halay_context_t *ctx)
-{
-    bool any = ctx->nccl.nccl.ops || ctx->nccl.shared_gpu.ops;
-    for (int i = 0; i < ctx->ndevices; i++)
-        any |= ctx->devices[i].library.ops != NULL;
-    return any;
-}
-
 static void drop_waiting(halay_request_t *r)
 {
     struct hly_link *next;
@@ -446,7 +444,7 @@ static bool is_begun(struct hly_device_comms *c, const halay_request_t *r)
 void hly_group_steps_fail(halay_request_t *r)
 {
     const halay_comm_t *comm = r->comm;
-    struct hly_device_comms *c = is_offered(r->context) ? hly_device_comms_of(r->comm) : NULL;
+    struct hly_device_comms *c = hly_device_comms_of(r->comm); /* NULL: later ones may fail, too */
     if (!c)
         return;
     drop_waiting(r);

@@ -2,7 +2,8 @@
 /*
  * post.c - makes requests, binds, keeps, refuses and releases them. execute.c runs them.
  *
- * A request is IDLE until it goes, QUEUED until the window has room, then RUNNING, then COMPLETE. A
+ * A request is IDLE until it goes, QUEUED until the window has room, then RUNNING, then COMPLETE.
+ * One whose plan depends on an agreement of the ranks is UNPLANNED before it is RUNNING. A
  * persistent or cached one is IDLE again after its wait. A failure makes it STOPPED: it starts no
  * further step. Then fault/ makes it FAILING, until its transfers have ended and the ranks agree on
  * a verdict; then it is COMPLETE. hly_exec_finish() runs once for each call.
@@ -35,16 +36,50 @@ static int change_devices(halay_request_t *r, struct hly_device *device, struct 
     return hly_staging_set(r, device == from ? NULL : from);
 }
 
+/* Makes room for the steps of this plan. */
+static int make_room(halay_request_t *r, const struct hly_plan *plan)
+{
+    const uint32_t n = plan->nsteps;
+    r->run.step = calloc(n + 1, sizeof(*r->run.step));
+    r->run.state = calloc(n + HLY_STATES_LEAST, 1);
+    r->layout.spans = calloc(plan->plan->noperands + 1, sizeof(*r->layout.spans));
+    if (n <= HLY_FUSED_MAX || r->persistent) /* without memory it is only slower */
+        r->layout.works = calloc(n + 1, sizeof(*r->layout.works));
+    if (r->run.step && r->run.state && r->layout.spans)
+        return HALAY_OK;
+    free(r->run.step);
+    free(r->run.state);
+    free(r->layout.spans);
+    free(r->layout.works);
+    r->run.step = NULL;
+    r->run.state = NULL;
+    r->layout.spans = NULL;
+    r->layout.works = NULL;
+    return HALAY_ENOMEM;
+}
+
+/* The request gets this plan, and the device that works for it. NULL: it has none, or not yet. */
+static int set_plan(halay_request_t *r, struct hly_plan *plan, const struct hly_call *call)
+{
+    struct hly_device *from =
+        hly_device_of(r->context, call ? call->desc.memory : HALAY_MEMORY_HOST);
+    r->direct = plan && hly_is_direct(r->comm, plan->plan, call, from);
+    struct hly_device *device = plan && !r->direct && hly_is_staged(r->comm, call, plan, from)
+                                    ? &r->context->devices[0]
+                                    : from;
+    if (plan && !r->run.step && make_room(r, plan))
+        return HALAY_ENOMEM;
+    r->plan = plan;
+    r->plan_hash = plan ? plan->hash : 0;
+    r->layout.stages = plan && plan->stages;
+    return r->device != device || r->layout.scratch_from != from ? change_devices(r, device, from)
+                                                                 : HALAY_OK;
+}
+
 /* call NULL: the request is that of a group of calls. */
 static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan,
                                     const struct hly_call *call)
 {
-    struct hly_device *from =
-        hly_device_of(comm->context, call ? call->desc.memory : HALAY_MEMORY_HOST);
-    const bool direct = plan && hly_is_direct(comm, plan->plan, call, from);
-    struct hly_device *device = plan && !direct && hly_is_staged(comm, call, plan, from)
-                                    ? &comm->context->devices[0]
-                                    : from;
     halay_request_t *r = plan ? plan->spare : NULL;
     if (r) {
         plan->spare = r->next;
@@ -52,36 +87,20 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan,
         r = hly_request_memory(comm->context);
         if (!r)
             return NULL;
-        uint32_t n = plan ? plan->nsteps : 0;
-        r->run.step = calloc(n + 1, sizeof(*r->run.step));
-        r->run.state = calloc(n + HLY_STATES_LEAST, 1);
-        r->layout.spans = calloc(plan ? plan->plan->noperands + 1 : 1, sizeof(*r->layout.spans));
-        if (n <= HLY_FUSED_MAX)
-            r->layout.works = calloc(n + 1, sizeof(*r->layout.works));
-        if (!r->run.step || !r->run.state || !r->layout.spans) {
-            hly_request_destroy(r);
-            return NULL;
-        }
         hly_link_init(&r->flying);
         hly_link_init(&r->link);
         hly_expected_forget(r);
     }
     r->comm = comm;
     r->next = NULL;
-    r->plan = plan;
-    r->plan_hash = plan ? plan->hash : 0;
-    r->layout.stages = plan && plan->stages;
-    if ((r->device != device || r->layout.scratch_from != from) &&
-        change_devices(r, device, from)) {
+    r->persistent = r->refused = r->cached = r->reports = false;
+    if (set_plan(r, plan, call)) {
         hly_request_destroy(r);
         return NULL;
     }
-    r->direct = direct;
     r->state = HLY_IDLE;
     r->targets = 0;
-    r->persistent = r->refused = r->cached = false;
     r->group = (struct hly_in_group){NULL};
-    r->instead = NULL;
     r->explained = NULL;
     r->result = HALAY_OK;
     hly_link_init(&r->posted);
@@ -154,15 +173,10 @@ static bool repeats(const halay_request_t *r, const struct hly_call *call)
            !(r->layout.before & HLY_BEFORE_MARK) == !hly_request_follows(r);
 }
 
-static int bind(halay_request_t *r, const struct hly_call *call)
+static int lay_out(halay_request_t *r, const struct hly_call *call)
 {
     r->bound = false;
     hly_expected_forget(r);
-    r->call = *call;
-    memset(r->call.vector, 0, sizeof(r->call.vector)); /* the program may reuse its arrays */
-    if (call->user)
-        call->user->users++;
-    hly_header_fill(&r->header, r->comm, HLY_EAGER, 0, 0, call);
     if (!r->plan)
         return HALAY_OK;
     int rc = hly_layout_tables(r, call);
@@ -172,10 +186,18 @@ static int bind(halay_request_t *r, const struct hly_call *call)
     return rc;
 }
 
-enum hly_cause hly_exec_cause(const struct hly_call *call, int code)
+static int bind(halay_request_t *r, const struct hly_call *call)
 {
-    if (call->awaited)
-        return call->awaited > 0 ? HLY_CAUSE_ABSENT : HLY_CAUSE_DEADLINE;
+    r->call = *call;
+    memset(r->call.vector, 0, sizeof(r->call.vector)); /* the program may reuse its arrays */
+    if (call->user)
+        call->user->users++;
+    hly_header_fill(&r->header, r->comm, HLY_EAGER, 0, 0, call);
+    return lay_out(r, call);
+}
+
+enum hly_cause hly_exec_cause(int code)
+{
     return code == HALAY_ESTATE ? HLY_CAUSE_STATE : HLY_CAUSE_ARGUMENT;
 }
 
@@ -241,12 +263,17 @@ int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_
         rc = HALAY_ETRANSPORT;
         snprintf(reason, sizeof(reason), HLY_LOST_TEXT);
     } else if (rc) {
-        cause = hly_exec_cause(call, rc);
+        cause = hly_exec_cause(rc);
         snprintf(reason, sizeof(reason), "%s", argument_text);
-    } else {
+    } else if (!hly_comm_is_undecided(comm, &call->desc)) {
         rc = find_plan(comm, call, &plan, reason, sizeof(reason));
         if (!rc && call->captured)
             rc = check_captured(comm, plan, call, reason, sizeof(reason));
+    } else if (call->captured) {
+        rc = HALAY_EUNSUPPORTED;
+        snprintf(reason, sizeof(reason),
+                 "its stream is being captured into a graph, and the ranks have not agreed yet "
+                 "who does group steps: make the call once before the capture, and wait for it");
     }
     halay_request_t *r = request_new(comm, plan, call);
     if (!r)
@@ -264,6 +291,27 @@ int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_
     }
     *request = r;
     return HALAY_OK;
+}
+
+int hly_exec_plan(halay_request_t *r, int rc, const char *why)
+{
+    char reason[224];
+    struct hly_plan *plan = NULL;
+    snprintf(reason, sizeof(reason), "%s", why);
+    if (!rc)
+        rc = find_plan(r->comm, &r->call, &plan, reason, sizeof(reason));
+    if (!rc && (set_plan(r, plan, &r->call) || (rc = lay_out(r, &r->call)))) {
+        rc = rc ? rc : HALAY_ENOMEM;
+        unbound_text(r, rc, reason, sizeof(reason));
+    }
+    if (!rc) {
+        r->state = HLY_RUNNING;
+        return HALAY_OK;
+    }
+    r->plan = NULL; /* a persistent request tries again at its next start */
+    hly_news_fail(r, rc, "%s", reason);
+    r->state = HLY_STOPPED;
+    return rc;
 }
 
 int hly_exec_prepare(halay_comm_t *comm, struct hly_call *call, int argument_error,

@@ -22,6 +22,11 @@ static inline void hly_record_post(const halay_request_t *r, const halay_comm_t 
     (void)r, (void)comm, (void)record, (void)started_ns;
 }
 
+static inline void hly_record_planned(const halay_request_t *r)
+{
+    (void)r;
+}
+
 static inline void hly_record_end(const halay_request_t *r, int result)
 {
     (void)r, (void)result;
@@ -51,6 +56,13 @@ static inline void hly_record_post(halay_request_t *r, const halay_comm_t *comm,
     __atomic_store_n(&to[6], started_ns, __ATOMIC_RELEASE);
     __atomic_store_n(&to[0], stamp, __ATOMIC_RELEASE);
     __builtin_prefetch(slot + 1, 1); /* else the next call's messages wait for its stores */
+}
+
+/* The call was posted without a plan, and has one now. */
+static inline void hly_record_planned(const halay_request_t *r)
+{
+    if (r->record->stamp == r->recorded)
+        __atomic_store_n(&r->record->plan, r->plan_hash, __ATOMIC_RELEASE);
 }
 
 /* The slot may belong to another call by now. */

@@ -56,8 +56,8 @@ void hly_relaxed_post(halay_comm_t *comm, struct hly_call *call, bool wrong)
     const uint64_t signature = call->signature;
     const bool next = goes_on(comm, signature) && (comm->relaxed.n + 1) % HLY_RELAXED_PERIOD;
     count(comm, &call->desc, signature);
-    if (!next)
-        return;
+    if (!next || (comm->nccl && call->desc.memory == HALAY_MEMORY_CUDA))
+        return; /* who does group steps decides on a plan: not all ranks may know it yet */
     call->desc.flags |= HLY_CALL_RELAXED;
     if (has_plan(comm, call))
         call->signature ^= HLY_RELAXED_SIGN;

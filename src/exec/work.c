@@ -397,12 +397,12 @@ void hly_work_done(halay_context_t *ctx, struct hly_send *work, int status)
         r->run.before |= HLY_BEFORE_FAILED;
     if (r->state == HLY_FAILING) {
         hly_news_leave(ctx, HLY_NEWS_QUIET, r);
-    } else if (r->state == HLY_RUNNING && status) {
+    } else if (hly_request_runs(r) && status) {
         failed(r, device, status, device->ops->why(device->handle));
-    } else if (r->state == HLY_RUNNING && lane == HLY_LANE_MARK) {
+    } else if (hly_request_runs(r) && lane == HLY_LANE_MARK) {
         r->run.before &= (uint8_t) ~(HLY_BEFORE_MARK | HLY_BEFORE_MARKED);
         hly_exec_advance(r);
-    } else if (r->state == HLY_RUNNING && lane == HLY_LANE_MOVE) {
+    } else if (hly_request_runs(r) && lane == HLY_LANE_MOVE) {
         hly_exec_advance(r);
     } else if (r->state == HLY_RUNNING && lane) {
         hly_staging_landed(r, lane);
@@ -521,7 +521,7 @@ void hly_work_lost(halay_context_t *ctx, struct hly_device *device, int status)
         if (!has_work(r, device))
             continue;
         hly_work_stop(r);
-        if (r->state == HLY_RUNNING)
+        if (hly_request_runs(r))
             failed(r, device, status, device->ops->why(device->handle));
         else
             hly_news_leave(ctx, HLY_NEWS_QUIET, r);

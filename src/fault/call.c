@@ -411,11 +411,7 @@ static void refusal_verdict(halay_request_t *r, struct hly_verdict_wire *v)
         *v = r->comm->broken.by;
         return;
     }
-    const bool waited = why->cause >= HLY_CAUSE_STOPPED; /* the call has waited for another rank */
-    hly_verdict_init(v, r->comm, why->cause, why->code,
-                     !waited               ? r->comm->rank
-                     : r->call.awaited > 0 ? r->call.awaited - 1
-                                           : -1);
+    hly_verdict_init(v, r->comm, why->cause, why->code, r->comm->rank);
     v->call = r->call.desc;
     snprintf(v->detail, sizeof(v->detail), "%s", why->text);
 }
@@ -612,10 +608,11 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
 /* The verdict of a missed deadline: names the peer of the first step that is not done. */
 static void name_the_missing(halay_request_t *r, struct hly_verdict_wire *v)
 {
-    uint32_t n = r->run.ran ? r->plan->nsteps : 0;
+    const halay_request_t *at = hly_request_steps(r);
+    uint32_t n = at->run.ran ? at->plan->nsteps : 0;
     for (uint32_t i = 0; i < n; i++) {
-        const halay_step_t *s = &r->plan->steps[i];
-        if (r->run.state[i] != HLY_STARTED || !r->plan->peers[i])
+        const halay_step_t *s = &at->plan->steps[i];
+        if (at->run.state[i] != HLY_STARTED || !at->plan->peers[i])
             continue;
         hly_verdict_init(v, r->comm, HLY_CAUSE_DEADLINE, HALAY_ETIMEOUT, (int)s->peer);
         v->call = r->call.desc;
@@ -711,7 +708,7 @@ void hly_fault_timers(halay_context_t *context)
         halay_request_t *r = HLY_OF(l, halay_request_t, link);
         next = l->next;
         look_at(r, context->now_ns);
-        if (r->state == HLY_RUNNING || r->state == HLY_FAILING)
+        if (hly_request_runs(r) || r->state == HLY_FAILING)
             hly_stall_look(r, context->now_ns);
     }
     if (context->outlived)

@@ -25,7 +25,7 @@ static const halay_request_t *waiting(const halay_context_t *ctx)
 {
     for (const struct hly_link *l = ctx->requests.next; l != &ctx->requests; l = l->next) {
         const halay_request_t *r = HLY_OF(l, halay_request_t, link);
-        if (!r->comm->asks_for && (r->state == HLY_RUNNING || r->state == HLY_FAILING))
+        if (!r->comm->asks_for && (hly_request_runs(r) || r->state == HLY_FAILING))
             return r;
     }
     return NULL;

@@ -102,7 +102,7 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
         const bool fails = r->state == HLY_FAILING;
         v.call = peer->refused ? r->call.desc : v.call;
         if (fails ? is_unheard(comm, slot, rank, peer)
-                  : r->state == HLY_RUNNING && given_by(r, slot, peer) == HLY_GIVEN_PART)
+                  : hly_request_runs(r) && given_by(r, slot, peer) == HLY_GIVEN_PART)
             hly_fault_raise(comm, s, &v);
         if (fails)
             hly_fault_progress(comm, slot);

@@ -74,6 +74,7 @@ static void await_all(struct hly_stall *p, const struct waiting *w)
     for (int rank = 0; fails && f->ready && rank < comm->nranks; rank++)
         if (hly_coordinator_awaits(v, f, rank) && !hly_held_is_gone(v, f, rank))
             await(p, comm, rank);
+    r = hly_request_steps(r);
     if (!r->run.ran || (fails && hly_link_empty(&r->flying) && !r->targets))
         return;
     for (uint32_t i = 0; i < r->plan->nsteps; i++)
@@ -360,7 +361,7 @@ static void give_up(const struct waiting *w, const struct hly_awaited *a)
 static void look_for_dead(const struct waiting *w, struct hly_stall *p)
 {
     halay_comm_t *comm = w->comm;
-    if (w->now < p->dead_ns || (w->call && w->call->state != HLY_RUNNING))
+    if (w->now < p->dead_ns || (w->call && !hly_request_runs(w->call)))
         return;
     p->dead_ns = w->now + HLY_AGAIN_NS;
     for (int i = 0, looked = 0; i < comm->nranks && looked < DEAD_MOST; i++) {
@@ -447,7 +448,7 @@ static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns
         if (p->waits.awaited[i].awaited)
             examine(w->comm, p, &p->waits.awaited[i], now);
     look_for_dead(w, p);
-    if (w->call ? w->call->state == HLY_RUNNING : !w->consensus->ended)
+    if (w->call ? hly_request_runs(w->call) : !w->consensus->ended)
         speak(w, p);
     for (int i = 0; i < HLY_AWAITED_MOST; i++)
         if (w->call ? w->call->state != HLY_COMPLETE : !w->consensus->ended)
@@ -519,7 +520,7 @@ static uint32_t of(const struct hly_header *h)
 static void compare(halay_comm_t *comm, const struct hly_header *h)
 {
     halay_request_t *r = call_at(comm, h->sequence);
-    if (r && r->state == HLY_RUNNING && r->run.ran && !comm->parent && h->signature &&
+    if (r && hly_request_runs(r) && !comm->parent && h->signature &&
         h->signature != r->call.signature)
         hly_fault_mismatch(r, h);
 }

@@ -102,8 +102,8 @@ int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enu
     if (comm->broken.is)
         hly_progress(ctx); /* its calls end at once: this alone answers peers */
     hly_describe(call, c, comm);
-    if (call->desc.memory == HALAY_MEMORY_CUDA && how != HLY_MAKE && !named->group_open)
-        hly_nccl_turn(comm, call, c); /* persistent: in the start; groups: at their end */
+    if (call->desc.memory == HALAY_MEMORY_CUDA)
+        hly_nccl_ask(comm, call, c);
     if (named->follows)
         capture(named, call, c, how);
     const bool returns = how == HLY_WAIT && !named->group_open && !call->captured &&

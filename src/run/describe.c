@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* describe.c - what ranks compare of a call: its description, and the hash of the rest. */
-#include <assert.h>
 #include <stdio.h>
 
 #include "exec/exec.h"
@@ -88,27 +87,15 @@ void hly_describe(struct hly_call *call, struct hly_check *c, const halay_comm_t
         call->desc.memory = memory_of(call, c, comm->context) & 7;
 }
 
-#define GROUPED_SIGN UINT64_C(0x6e63636c67726f75)
-
 void hly_sign(struct hly_call *call, const halay_comm_t *comm)
 {
     struct hly_call_desc desc = call->desc;
     if (desc.flags & HLY_CALL_VECTOR && !comm->context->settings.gpudirect)
         desc.memory = HALAY_MEMORY_HOST;
     uint64_t s = hly_hash(call->signature, &desc, sizeof(desc));
-    if (call->grouped) /* a rank that does not use group steps here has another plan */
-        s ^= GROUPED_SIGN;
     if (call->captured)
         s ^= HLY_CAPTURED_SIGN;
     if (comm->planner_hint)
         s = hly_hash(s, &comm->planner_hint, sizeof(comm->planner_hint));
     call->signature = s ? s : 1;
-}
-
-void hly_sign_grouped(struct hly_call *call)
-{
-    assert(!call->grouped);
-    call->grouped = true;
-    call->signature ^= GROUPED_SIGN;
-    call->signature = call->signature ? call->signature : 1;
 }

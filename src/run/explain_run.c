@@ -66,20 +66,17 @@ static const char *why_no_library(const halay_comm_t *comm)
     const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
     if ((int)comm->nnodes == comm->nranks)
         return "each rank has a node of its own";
-    if (ask && ask->state == HLY_NCCL_NONE)
-        return ask->why;
-    return ask && ask->on ? "it does not use NCCL"
-                          : "the ranks are agreeing on NCCL; it is used some calls later";
+    return ask ? ask->why : "it does not use NCCL";
 }
 
 /* Why this collective, in memory of a device, is staged instead of served by group steps. */
 static const char *why_staged(const halay_request_t *r, const struct hly_ask *ask)
 {
     const char *why = "no plan of this collective has group steps", *no;
-    if (r->context->nccl.looked && !r->call.grouped && !(r->call.desc.flags & HLY_CALL_VECTOR))
-        return why_no_library(r->comm);
-    if (!hly_comm_group_library(r->comm, hly_device_of(r->comm->context, r->call.desc.memory)))
-        return "no library of device collectives is open";
+    if (!hly_comm_group_library(r->comm, hly_device_of(r->context, r->call.desc.memory)))
+        return r->context->nccl.looked && !(r->call.desc.flags & HLY_CALL_VECTOR)
+                   ? why_no_library(r->comm)
+                   : "no library of device collectives is open";
     if (!ask->group)
         return "the call is too short for it (HALAY_NCCL_LIBRARY=own:BYTES), it has not this type "
                "and "
@@ -232,6 +229,7 @@ uint64_t hly_explain_call(halay_request_t *r)
         return 0;
     hly_select_ask(r->comm, &r->call, &ask);
     r->explained = entry_of(r, &ask);
+    r->reports |= r->explained != NULL;
     return hly_now_ns();
 }
 

@@ -18,7 +18,6 @@
 #include "exec/exec.h"
 #include "fault/fault.h"
 #include "run/group.h"
-#include "run/group_library.h"
 #include "run/run.h"
 #include "wire/news.h"
 
@@ -49,12 +48,8 @@ static int keep(struct hly_group *b, halay_request_t *r)
         return HALAY_ENOMEM;
     b->members[b->nmembers++] = r;
     r->group.member_of = b;
+    r->reports = true;
     return HALAY_OK;
-}
-
-static bool may_use_nccl(const struct hly_call *call)
-{
-    return call->desc.memory == HALAY_MEMORY_CUDA && !(call->desc.flags & HLY_CALL_VECTOR);
 }
 
 void hly_group_refuse(halay_comm_t *comm, bool full, char *text, size_t bytes)
@@ -89,9 +84,8 @@ int hly_group_add(halay_comm_t *comm, const struct hly_call *call, struct hly_ch
         wrong_call(b, c->code, c->text);
         return HALAY_OK;
     }
-    struct hly_call own = *call;
-    own.grouped = may_use_nccl(call) && hly_nccl_is_on(comm);
-    int rc = hly_exec_make(comm->inner, &own, 0, NULL, &r);
+    b->grouped |= comm->nccl && call->desc.memory == HALAY_MEMORY_CUDA;
+    int rc = hly_exec_make(comm->inner, call, 0, NULL, &r);
     if (!rc && (rc = keep(b, r)))
         hly_group_part_release(r);
     if (rc)
@@ -99,49 +93,6 @@ int hly_group_add(halay_comm_t *comm, const struct hly_call *call, struct hly_ch
     else if (r->refused)
         wrong_call(b, r->refusal->code, r->refusal->text);
     return HALAY_OK;
-}
-
-/* Makes a member anew, with another plan. */
-static void remake(struct hly_group *b, uint32_t which)
-{
-    halay_request_t *was = b->members[which], *r;
-    struct hly_call call = was->call;
-    call.grouped = true;
-    const int rc = hly_exec_make(b->comm->inner, &call, 0, NULL, &r);
-    if (rc) {
-        wrong_call(b, rc, "no memory for it");
-        return;
-    }
-    r->group.member_of = b; /* with the news entry that the replaced request had reserved */
-    b->members[which] = r;
-    was->group.member_of = NULL;
-    was->state = HLY_COMPLETE;
-    hly_request_release(was);
-    if (r->refused)
-        wrong_call(b, r->refusal->code, r->refusal->text);
-}
-
-/* Decides whether members use NCCL, by the sequence number of the group's head, which all ranks
- * share. */
-static void turn(struct hly_group *b)
-{
-    struct hly_call like = {.desc = {.memory = HALAY_MEMORY_CUDA}};
-    struct hly_check c = {0};
-    bool any = false;
-    for (uint32_t i = 0; i < b->nmembers; i++)
-        any = any || may_use_nccl(&b->members[i]->call);
-    if (any)
-        hly_nccl_turn(b->comm, &like, &c);
-    if (c.code && !b->wrong) {
-        b->wrong = c.code;
-        b->awaited = like.awaited;
-        snprintf(b->text, sizeof(b->text), "%.190s", c.text);
-    }
-    b->grouped = like.grouped;
-    for (uint32_t i = 0; b->grouped && i < b->nmembers; i++)
-        if (may_use_nccl(&b->members[i]->call) && !b->members[i]->call.grouped)
-            remake(b, i);
-    b->hash = hly_hash(b->hash, &b->grouped, sizeof(b->grouped));
 }
 
 static int inner_make(halay_comm_t *comm)
@@ -189,10 +140,8 @@ int halay_group_begin(halay_comm_t *handle)
 static int ask(struct hly_group *b)
 {
     halay_comm_t *comm = b->comm;
-    turn(b);
     struct hly_call call = {
-        .desc = {.collective = HALAY_BARRIER, .count = b->ncalls, .flags = HLY_CALL_GROUP},
-        .awaited = b->awaited};
+        .desc = {.collective = HALAY_BARRIER, .count = b->ncalls, .flags = HLY_CALL_GROUP}};
     call.signature = hly_hash(b->hash, &call.desc, sizeof(call.desc));
     if (comm->freed) {
         b->wrong = HALAY_ESTATE;
@@ -210,6 +159,7 @@ static int ask(struct hly_group *b)
     b->request->state = HLY_RUNNING;
     b->request->group.stands_for = b;
     b->head->group.member_of = b;
+    b->head->reports = true;
     hly_link_append(&comm->groups, &b->link);
     if (comm->inner)
         comm->inner->deadline_ns = comm->deadline_ns;

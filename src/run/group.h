@@ -14,12 +14,11 @@ struct hly_group {
     uint32_t nmembers, room, ncalls; /* ncalls also counts wrong calls, which have no member */
     uint32_t left;                   /* how many members are not complete */
     bool answered;                   /* the head is complete: the ranks have compared the group */
-    uint8_t grouped;                 /* its members may use NCCL */
+    bool grouped;                    /* its members may have group steps */
     int result;                      /* the group's */
     uint32_t failed; /* index of the first member that has failed; its verdict is in `failure` */
     struct hly_failure failure;
     int wrong;      /* the code of the first wrong call; 0: none is wrong */
-    int awaited;    /* as hly_call.awaited */
     char text[192]; /* what is wrong with that call */
     uint64_t hash;  /* of the signatures of all calls */
 };

@@ -2,14 +2,14 @@
 /*
  * group_library.c - the ranks of a communicator agree which library does their group steps: NCCL or
  * Halay's own kernels (docs/decisions/group-steps.md#0061, 0069). A context opens both by itself.
- * At its first call in a GPU's memory each rank starts an allgather on a hidden communicator, and
- * does not wait for it. It says which NCCL it has, on which GPU, which ranks its own kernels reach,
- * and the number of that call. If all have the same NCCL, and no two ranks of a node share a GPU,
- * all use NCCL. Otherwise they use Halay's kernels, if the ranks of each node reach one another.
- * Group steps begin HLY_NCCL_AFTER calls after the latest of these numbers, if some node has two
- * ranks. A rank that gets to that call before the allgather has ended waits for it until the
- * communicator's deadline. Then the call fails, and its verdict names the rank that has not
- * answered.
+ * At its first call in a GPU's memory, if some node has two ranks, each rank starts an allgather on
+ * a hidden communicator. It says which NCCL it has, on which GPU, and which ranks its own kernels
+ * reach. If all have the same NCCL, and no two ranks of a node share a GPU, all use NCCL. Otherwise
+ * they use Halay's kernels, if the ranks of each node reach one another.
+ *
+ * Nobody waits in a post. Calls in a GPU's memory start without a plan (HLY_UNPLANNED) until the
+ * allgather has ended. Meanwhile they are calls like others: compared with what other ranks send,
+ * part of the agreement on errors, and over at their deadlines. The allgather itself has none.
  */
 #include "run/group_library.h"
 
@@ -26,7 +26,7 @@
 #include "wire/news.h"
 
 #define NCCL_TAG    UINT64_C(0x6c63636e)
-#define NO_DEADLINE UINT64_C(1000000000000000) /* of the allgather, until a rank waits for it */
+#define NO_DEADLINE UINT64_C(1000000000000000) /* of the allgather: the calls have one */
 
 /* ---------------------------------------------------------------- this rank's */
 
@@ -94,8 +94,8 @@ static void version_text(const struct hly_nccl_says *says, char text[32])
     if (!says->version)
         snprintf(text, 32, "no NCCL");
     else
-        snprintf(text, 32, "NCCL %u.%u.%u", says->version / 10000, says->version / 100 % 100,
-                 says->version % 100);
+        snprintf(text, 32, "NCCL %u.%u.%u", (unsigned)says->version / 10000,
+                 (unsigned)says->version / 100 % 100, (unsigned)says->version % 100);
 }
 
 /* True, and why: the ranks have no NCCL in common. False: all have the same usable one. */
@@ -164,14 +164,9 @@ static void choose(halay_comm_t *comm, const halay_shape_t *shape)
     else
         return;
     ask->state = HLY_NCCL_AGREED;
-    ask->from = ask->mine.sequence;
-    for (int r = 0; r < comm->nranks; r++) {
-        if ((int32_t)(ask->all[r].sequence - ask->from) > 0)
-            ask->from = ask->all[r].sequence;
+    for (int r = 0; r < comm->nranks; r++)
         if (ask->library == &here->shared_gpu && ask->all[r].least > ask->least)
             ask->least = ask->all[r].least;
-    }
-    ask->from += HLY_NCCL_AFTER;
 }
 
 /* Should rank 0 warn that calls are staged? Not if no rank has NCCL: a user that has asked for it,
@@ -185,8 +180,8 @@ static bool warns(const halay_comm_t *comm)
     return any && comm->rank == 0 && !here->warned;
 }
 
-/* Ends the agreement. All ranks come to the same result, since they have the same `all` or the same
- * error. */
+/* Ends the agreement. All ranks come to the same result, since they have the same `all`; or calls
+ * in a GPU's memory fail, as those of a rank that has none do on all. */
 static void judge(halay_comm_t *comm, int rc)
 {
     struct hly_nccl_ask *ask = comm->nccl;
@@ -194,11 +189,14 @@ static void judge(halay_comm_t *comm, int rc)
     assert(rc || ask->all);
     ask->state = HLY_NCCL_NONE;
     rc = rc ? rc : hly_comm_shape(comm, &shape);
-    if (rc)
+    if (rc) {
+        ask->state = HLY_NCCL_FAILED;
+        ask->failed = rc;
         snprintf(ask->why, sizeof(ask->why), "the ranks could not agree on NCCL: %s",
                  halay_strerror(rc));
-    else
+    } else {
         choose(comm, shape);
+    }
     halay_shape_free(shape);
     if (ask->state == HLY_NCCL_NONE) {
         const bool loud = warns(comm);
@@ -233,25 +231,26 @@ static int tell_all(halay_comm_t *comm, struct hly_nccl_ask *ask)
     int rc = hidden_make(comm, ask);
     if (!rc)
         rc = hly_exec_make(ask->hidden, &call, HALAY_OK, "", &ask->request);
-    if (!rc)
-        hly_exec_go(ask->request);
-    if (!rc && hly_news_any(comm->context))
+    if (rc)
+        return rc;
+    ask->request->reports = true;
+    hly_exec_go(ask->request);
+    if (hly_news_any(comm->context))
         hly_hand_on(comm->context);
-    return rc;
+    return HALAY_OK;
 }
 
-/* Starts the allgather. NULL: no memory; then the other ranks wait until the deadline, and their
- * verdict names this rank. */
-static struct hly_nccl_ask *begin(halay_comm_t *comm, struct hly_device *device)
+/* Starts the allgather. HALAY_ENOMEM: the next call tries again. */
+static int begin(halay_comm_t *comm, struct hly_device *device)
 {
     struct hly_nccl_ask *ask = calloc(1, sizeof(*ask));
     const struct hly_nccl_here *here = &comm->context->nccl;
     if (!ask)
-        return NULL;
+        return HALAY_ENOMEM;
     look(comm->context, device);
     ask->all = calloc((size_t)comm->nranks, sizeof(*ask->all));
-    ask->mine = (struct hly_nccl_says){(uint32_t)here->version, comm->next_sequence, here->place,
-                                       here->reach, here->least};
+    ask->mine =
+        (struct hly_nccl_says){(uint64_t)here->version, here->place, here->reach, here->least};
     ask->state = HLY_NCCL_ASKING;
     comm->nccl = ask;
     const int rc = ask->all ? tell_all(comm, ask) : HALAY_ENOMEM;
@@ -259,68 +258,7 @@ static struct hly_nccl_ask *begin(halay_comm_t *comm, struct hly_device *device)
         ask->request = NULL;
         judge(comm, rc);
     }
-    return ask;
-}
-
-static void take(halay_comm_t *comm)
-{
-    struct hly_nccl_ask *ask = comm->nccl;
-    const halay_request_t *r = ask->request;
-    if (ask->state != HLY_NCCL_ASKING || r->state != HLY_COMPLETE)
-        return;
-    const int rc = r->result;
-    ask->late = rc == HALAY_ETIMEOUT;
-    ask->awaited = ask->late && r->failure && r->failure->verdict.rank >= 0
-                       ? r->failure->verdict.rank + 1
-                       : -1;
-    hly_request_release(ask->request);
-    ask->request = NULL;
-    judge(comm, rc);
-}
-
-/* True if the call is known to be in host memory. The head of a group does not say what memory its
- * members use. */
-static bool is_elsewhere(const struct hly_call_desc *desc)
-{
-    return desc->memory != HALAY_MEMORY_CUDA && !(desc->flags & HLY_CALL_GROUP);
-}
-
-/* True if the next call will fail in any case: another rank has made it in host memory, or it has
- * failed already. */
-static bool fails_anyway(halay_comm_t *comm)
-{
-    const struct hly_slot *slot = hly_comm_slot(comm, comm->next_sequence);
-    if (comm->broken.is || (slot && slot->fault))
-        return true;
-    for (const struct hly_link *l = slot ? slot->unexpected.next : NULL;
-         l && l != &slot->unexpected; l = l->next)
-        if (is_elsewhere(&HLY_OF(l, const struct hly_unexpected, link)->header.call))
-            return true;
-    return false;
-}
-
-static bool is_answered(void *arg)
-{
-    halay_comm_t *comm = arg;
-    take(comm);
-    return comm->nccl->state != HLY_NCCL_ASKING || fails_anyway(comm);
-}
-
-static void await(halay_comm_t *comm)
-{
-    struct hly_nccl_ask *ask = comm->nccl;
-    const uint64_t end_ns = hly_now_ns() + comm->deadline_ns;
-    ask->hidden->deadline_ns = comm->deadline_ns;
-    if (ask->request->deadline_ns > end_ns)
-        ask->request->deadline_ns = end_ns;
-    hly_wait_until(comm->context, is_answered, comm);
-}
-
-bool hly_nccl_is_asking(halay_comm_t *comm)
-{
-    if (comm->nccl)
-        take(comm);
-    return comm->nccl && comm->nccl->state == HLY_NCCL_ASKING;
+    return HALAY_OK;
 }
 
 static bool is_asked(const halay_comm_t *comm, const struct hly_device *device)
@@ -330,29 +268,47 @@ static bool is_asked(const halay_comm_t *comm, const struct hly_device *device)
            (int)comm->nnodes < comm->nranks;
 }
 
-void hly_nccl_turn(halay_comm_t *comm, struct hly_call *call, struct hly_check *c)
+void hly_nccl_ask(halay_comm_t *comm, const struct hly_call *call, struct hly_check *c)
 {
     struct hly_device *device = hly_device_of(comm->context, call->desc.memory);
-    if (c->code || call->desc.flags & HLY_CALL_VECTOR || !is_asked(comm, device))
+    if (comm->nccl || c->code || call->desc.flags & HLY_CALL_VECTOR || !is_asked(comm, device))
         return; /* v forms have no plans with group steps */
-    struct hly_nccl_ask *ask = comm->nccl ? comm->nccl : begin(comm, device);
-    if (!ask)
+    c->code = begin(comm, device);
+    if (c->code)
+        snprintf(c->text, sizeof(c->text), "no memory to agree on NCCL");
+}
+
+/* ---------------------------------------------------------------- the answer */
+
+void hly_nccl_plan(halay_request_t *r)
+{
+    const struct hly_nccl_ask *ask = hly_comm_ordered_by(r->comm)->nccl;
+    if (r->state != HLY_UNPLANNED || ask->state == HLY_NCCL_ASKING)
         return;
-    take(comm);
-    const bool due = (int32_t)(comm->next_sequence - ask->mine.sequence) >= HLY_NCCL_AFTER;
-    if (ask->state == HLY_NCCL_ASKING && due) {
-        await(comm);
-        if (ask->late) {
-            c->code = HALAY_ETIMEOUT;
-            call->awaited = ask->awaited;
-            snprintf(c->text, sizeof(c->text),
-                     "has not made a call in a GPU's memory on this communicator yet, or does not "
-                     "answer");
-        }
-    }
-    ask->on = ask->on ||
-              (ask->state == HLY_NCCL_AGREED && (int32_t)(comm->next_sequence - ask->from) >= 0);
-    call->grouped = ask->on;
+    if (hly_exec_plan(r, ask->failed, ask->why))
+        return;
+    if (r->context->settings.explain)
+        hly_explain_call(r);
+    hly_exec_begin(r);
+}
+
+static void plan_all(halay_comm_t *comm)
+{
+    for (uint32_t s = comm->oldest; s != comm->started; s++)
+        if (comm->slots[s % HLY_SLOTS].request)
+            hly_nccl_plan(comm->slots[s % HLY_SLOTS].request);
+}
+
+void hly_nccl_answered(halay_request_t *r)
+{
+    halay_comm_t *comm = r->comm->asks_for;
+    const int rc = r->result;
+    comm->nccl->request = NULL;
+    hly_request_release(r);
+    judge(comm, rc);
+    plan_all(comm);
+    if (comm->inner)
+        plan_all(comm->inner);
 }
 
 /* ---------------------------------------------------------------- the end */

@@ -6,17 +6,14 @@
 
 #include "run/run.h"
 
-/* Before a call is posted: may it use NCCL? Sets call->grouped. */
-void hly_nccl_turn(halay_comm_t *comm, struct hly_call *call, struct hly_check *c);
-/* Do all calls on the communicator from now on have group steps? */
-static inline bool hly_nccl_is_on(const halay_comm_t *comm)
-{
-    return comm->nccl && comm->nccl->on;
-}
+/* Before a call in a GPU's memory is made: begins to agree, if it is the communicator's first. */
+void hly_nccl_ask(halay_comm_t *comm, const struct hly_call *call, struct hly_check *c);
+/* The call has started without a plan: gives it one, once the ranks have agreed. */
+void hly_nccl_plan(halay_request_t *request);
+/* The request of an agreement is complete: so calls that wait for it go on. */
+void hly_nccl_answered(halay_request_t *request);
 /* The communicator is destroyed. */
 void hly_nccl_forget(halay_comm_t *comm);
-/* Is the agreement on the library under way? If its allgather has ended, reads the result first. */
-bool hly_nccl_is_asking(halay_comm_t *comm);
 /* The context is destroyed, and nothing runs any more. */
 void hly_nccl_drop(halay_context_t *context);
 

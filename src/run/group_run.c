@@ -10,7 +10,6 @@
  */
 #include <stdlib.h>
 
-#include "exec/device_comm.h"
 #include "exec/exec.h"
 #include "fault/fault.h"
 #include "run/group.h"
@@ -59,8 +58,6 @@ static void begin_next(halay_comm_t *comm)
             return;
         hly_link_remove(&b->link);
         b->left = b->result ? 0 : b->nmembers;
-        if (b->left && b->grouped)
-            hly_device_comms_begin(comm->inner);
         if (!b->left)
             finish(b);
         else

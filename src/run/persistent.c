@@ -3,17 +3,15 @@
  * persistent.c - requests that are made once and started many times. An init call is the
  * non-blocking call without its start: arguments are checked, the plan is made, operands get their
  * addresses. A start only takes the next place in the communicator's sequence. To the other ranks a
- * start is the call itself. So a request in a GPU's memory begins to use NCCL at the same start at
- * which a call would. From then on another request, with another plan, runs instead of it.
+ * start is the call itself. What depends on an agreement of the ranks, as the plan in a GPU's
+ * memory does, comes with the first start.
  */
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "exec/exec.h"
 #include "run/group.h"
-#include "run/group_library.h"
 #include "run/run.h"
 #include "wire/register.h"
 
@@ -91,44 +89,13 @@ static int lock_idle(halay_request_t *handle, const char *call, halay_request_t 
     return hly_request_refuse(*request, persistent ? HALAY_ESTATE : HALAY_EINVAL, text);
 }
 
-/* Makes the request that runs in place of this one, once calls use NCCL. */
-static int make_instead(halay_request_t **request)
+/* Before a start in a device's memory. If that is gone the start fails on all ranks. HALAY_ENOMEM:
+ * there is no memory even for that. */
+static int prepare(halay_request_t *r)
 {
-    halay_request_t *r = *request, *instead;
-    struct hly_call call = r->call;
-    call.grouped = false;
-    hly_sign_grouped(&call);
-    const int rc = hly_exec_make(r->comm, &call, HALAY_OK, "", &instead);
-    if (rc)
-        return rc;
-    settle(instead);
-    instead->kept = r->kept;
-    r->instead = *request = instead;
-    hly_scratch_free(r);
-    r->bound = r->layout.laid_out = false;
-    return HALAY_OK;
-}
-
-/*
- * Before a start in a device's memory: gives the request that runs. If that request cannot be made,
- * the start fails on all ranks. Returns an error if there is no memory even for that.
- */
-static int prepare(halay_request_t **request)
-{
-    struct hly_check c = {0};
-    halay_request_t *r = *request;
-    struct hly_call call = r->call;
-    if (r->refused)
-        return HALAY_OK;
-    call.awaited = 0;
-    c.code = check_memory(r, c.text, sizeof(c.text));
-    if (!c.code && !call.grouped && call.desc.memory == HALAY_MEMORY_CUDA)
-        hly_nccl_turn(r->comm, &call, &c);
-    if (c.code) {
-        r->call.awaited = call.awaited;
-        return hly_exec_refuse_as(r, c.code, hly_exec_cause(&call, c.code), c.text);
-    }
-    return call.grouped && !r->call.grouped ? make_instead(request) : HALAY_OK;
+    char text[224];
+    const int rc = r->refused ? HALAY_OK : check_memory(r, text, sizeof(text));
+    return rc ? hly_exec_refuse_as(r, rc, hly_exec_cause(rc), text) : HALAY_OK;
 }
 
 int halay_request_start(halay_request_t *handle)
@@ -142,34 +109,24 @@ int halay_request_start(halay_request_t *handle)
         hly_group_refuse(hly_comm_known(r->comm), false, text, sizeof(text));
         return hly_request_refuse(r, HALAY_ESTATE, text);
     }
-    if (r->call.desc.memory != HALAY_MEMORY_HOST && (rc = prepare(&r)))
+    if (r->call.desc.memory != HALAY_MEMORY_HOST && (rc = prepare(r)))
         return hly_request_refuse(r, rc, "request_start: no memory for a persistent request");
     hly_go(r);
     hly_unlock(r->context);
     return HALAY_OK;
 }
 
-static void give_back(halay_request_t *r)
+int halay_request_free(halay_request_t *handle)
 {
+    halay_request_t *r;
+    int rc = handle ? lock_idle(handle, "request_free", &r) : HALAY_OK;
+    if (rc || !handle)
+        return rc;
+    halay_context_t *ctx = r->context;
+    r->comm->npersistent--;
     r->persistent = false;
     r->state = HLY_COMPLETE;
     hly_request_release(r);
-}
-
-int halay_request_free(halay_request_t *handle)
-{
-    halay_request_t *r, *runs;
-    int rc = handle ? lock_idle(handle, "request_free", &runs) : HALAY_OK;
-    if (rc || !handle)
-        return rc;
-    halay_context_t *ctx = runs->context;
-    rc = hly_request_of(handle, &r);
-    assert(!rc);
-    r->comm->npersistent--;
-    if (r != runs)
-        give_back(runs);
-    r->instead = NULL;
-    give_back(r);
     hly_unlock(ctx);
     return HALAY_OK;
 }

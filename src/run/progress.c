@@ -13,6 +13,7 @@
 #include "fault/stall.h"
 #include "fault/survivors.h"
 #include "run/group.h"
+#include "run/group_library.h"
 #include "run/run.h"
 #include "run/take.h"
 #include "wire/match.h"
@@ -62,12 +63,16 @@ static void hand_call(const struct hly_news *n)
         hly_fault_progress(r->comm, r->slot);
     else if (n->kind >= HLY_NEWS_REFUSED && n->kind <= HLY_NEWS_MISFIT)
         hand_failure(n);
+    else if (n->kind == HLY_NEWS_UNPLANNED)
+        hly_nccl_plan(r);
     if (n->kind != HLY_NEWS_COMPLETE)
         return;
     if (r->explained)
         hly_explain_done(r);
     if (r->group.member_of)
         hly_group_part_done(r);
+    if (r->comm->asks_for)
+        hly_nccl_answered(r);
 }
 
 static void hand(halay_context_t *context, const struct hly_news *n)

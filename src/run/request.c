@@ -18,7 +18,7 @@ void hly_go(halay_request_t *r)
 {
     halay_context_t *ctx = r->context;
     uint64_t exact_ns = 0;
-    if (ctx->settings.explain && !r->refused)
+    if (ctx->settings.explain && r->plan && !r->refused)
         exact_ns = hly_explain_call(r);
     hly_exec_go(r);
     if (exact_ns)
@@ -51,11 +51,8 @@ int hly_request_lock(halay_request_t *handle, halay_request_t **request)
         return rc;
     halay_request_t *r = *request;
     hly_lock(r->context);
-    if (hly_request_is_current(r, handle)) {
-        if (r->instead)
-            *request = r->instead;
+    if (hly_request_is_current(r, handle))
         return HALAY_OK;
-    }
     hly_comm_refuse(r->context->world, HALAY_ESTATE,
                     "wait or test of a request that had ended already");
     hly_unlock(r->context);

@@ -218,7 +218,7 @@ int hly_returned_add(halay_request_t *r)
     struct hly_device *device = named->follows;
     const unsigned mark = r->run.before & (HLY_BEFORE_MARK | HLY_BEFORE_MARKED);
     uint32_t gate;
-    if (t->n == CALLS_MOST || r->state != HLY_RUNNING || mark == HLY_BEFORE_MARK ||
+    if (t->n == CALLS_MOST || !hly_request_runs(r) || mark == HLY_BEFORE_MARK ||
         device->ops->gate(device->handle, &named->stream, &gate)) {
         hly_wait(r); /* no gate: waits for the call's end here */
         const int rc = hly_end(r);

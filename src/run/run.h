@@ -49,8 +49,6 @@ void hly_check_freed(struct hly_check *c, const halay_comm_t *comm);
  * same for all kinds; but not with GPUDirect.
  */
 void hly_sign(struct hly_call *call, const halay_comm_t *comm);
-/* Marks the signature of a call that has group steps: on the other ranks it must have them, too. */
-void hly_sign_grouped(struct hly_call *call);
 
 /* ---------------------------------------------------------------- call.c */
 

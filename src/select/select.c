@@ -257,8 +257,8 @@ static bool offers_group(const halay_comm_t *comm, const struct hly_call *call)
     const bool reduces = halay_collective_reduces((halay_collective_t)desc->collective);
     const halay_op_t op = desc->op == HALAY_AVERAGE ? HALAY_SUM : (halay_op_t)desc->op;
     const struct hly_group_library *library = hly_comm_group_library(comm, device);
-    if (!library || (!call->grouped && !device->library.ops) ||
-        !hly_comm_group_long(comm, bytes_of(comm, desc)) || (reduces && desc->op & HLY_CALL_USER) ||
+    if (!library || !hly_comm_group_long(comm, bytes_of(comm, desc)) ||
+        (reduces && desc->op & HLY_CALL_USER) ||
         (!device->touchable && desc->flags & HLY_CALL_SCALED))
         return false;
     for (uint32_t kind = HALAY_GROUP_REDUCE_SCATTER; kind <= HALAY_GROUP_ALLTOALL; kind++) {

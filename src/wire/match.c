@@ -204,11 +204,12 @@ static void match_call(halay_comm_t *comm, struct hly_slot *slot, const struct h
                        const void *data, size_t bytes, halay_peer_id_t peer)
 {
     halay_request_t *r = slot->request;
-    if (!r) {
+    const bool waits = r && r->state == HLY_UNPLANNED;
+    if (!r || (waits && h->signature == r->call.signature)) {
         keep_early(comm, slot, h, data, bytes, peer);
         return;
     }
-    if (r->state != HLY_RUNNING) { /* failing: who announced something withdraws it */
+    if (r->state != HLY_RUNNING && !waits) { /* failing: who announced something withdraws it */
         if (h->kind == HLY_EAGER)
             note_late(r, h, bytes);
         return;
@@ -539,6 +540,8 @@ bool hly_unexpected_compare(halay_request_t *r)
             mismatch(r, &m->header);
             return false;
         }
+        if (r->state == HLY_UNPLANNED)
+            continue;
         bool used = deliver(r, step_of(r, &m->header), &m->header, m->data, m->bytes);
         if (r->state != HLY_RUNNING)
             return false;

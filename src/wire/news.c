@@ -109,6 +109,6 @@ void hly_news_fail(halay_request_t *r, int code, const char *format, ...)
     va_start(ap, format);
     vsnprintf(n->text, sizeof(n->text), format, ap);
     va_end(ap);
-    if (r->state == HLY_RUNNING)
+    if (hly_request_runs(r))
         r->state = HLY_STOPPED;
 }

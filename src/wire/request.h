@@ -184,6 +184,7 @@ struct hly_kept_memory {
 enum hly_request_state {
     HLY_IDLE = 0,
     HLY_QUEUED,
+    HLY_UNPLANNED, /* it has started; ranks have to agree on a library before it gets a plan */
     HLY_RUNNING,
     HLY_STOPPED, /* it has failed here; news of that are under way to fault/ */
     HLY_FAILING,
@@ -204,6 +205,7 @@ struct halay_request {
     uint8_t overdue; /* looks at the clock since the deadline has passed: fault/call.c */
     bool direct;     /* messages are read and written in a device's memory: wire/register.h */
     bool listens;    /* its plan is done, its end waits: exec/listen.h */
+    bool reports;    /* its end is news: HLY_NEWS_COMPLETE */
     halay_comm_t *comm;
     struct hly_device *device;   /* works for the plan */
     struct hly_staging *staging; /* the buffers are copied to the host and back; or NULL */
@@ -216,7 +218,7 @@ struct halay_request {
     struct hly_slot
         *slot; /* of this number, in its communicator; valid once the call has started */
     int result;
-    struct hly_plan *plan; /* NULL: the arguments allow none */
+    struct hly_plan *plan; /* NULL: the arguments allow none, or HLY_UNPLANNED */
     uint64_t plan_hash;    /* 0: the same */
     struct hly_segments segments;
     struct hly_layout layout;
@@ -225,7 +227,6 @@ struct halay_request {
     struct hly_failure *failure; /* how it has failed, until the program reads it; or NULL */
     struct hly_refusal *refusal; /* why it fails when it starts; or NULL */
     struct hly_in_group group;
-    halay_request_t *instead; /* persistent: runs in its place (run/persistent.c); or NULL */
     struct hly_kept_memory kept;
     struct hly_before_gate gate;
     struct hly_explained *explained; /* HALAY_EXPLAIN: gets its time; else NULL */
@@ -237,6 +238,18 @@ struct halay_request {
 };
 
 /* ---------------------------------------------------------------- helpers */
+
+/* It has started, and has not failed. */
+static inline bool hly_request_runs(const halay_request_t *r)
+{
+    return r->state == HLY_RUNNING || r->state == HLY_UNPLANNED;
+}
+/* The request whose steps it waits for: without a plan that is the ranks' agreement. */
+static inline const halay_request_t *hly_request_steps(const halay_request_t *r)
+{
+    const struct hly_nccl_ask *ask = hly_comm_ordered_by(r->comm)->nccl;
+    return r->state == HLY_UNPLANNED && ask->request ? ask->request : r;
+}
 
 /* The two extents of an operand; the second may be empty. */
 static inline const struct hly_extent *hly_operand_extents(const halay_request_t *r,

@@ -13,7 +13,7 @@
 #include "double/nccl/double.h"
 #include "lines.h"
 
-enum { RANKS = 3, COUNT = 500, TURN = 16, CALLS = 60, FLYING = 10 };
+enum { RANKS = 3, COUNT = 500, CALLS = 60, FLYING = 10 };
 #define BYTES    (COUNT * sizeof(int32_t))
 #define DEADLINE 2000000000ull
 
@@ -83,7 +83,7 @@ static void check(const struct data *d, int c, int32_t factor)
               "call %d, element %d: %d", c, i, d->seen[c * COUNT + i]);
 }
 
-/* Comes to where NCCL is used, in calls that wait. */
+/* Makes so many calls that wait. */
 static void take(struct rank *r, struct data *d, int calls)
 {
     line_make(&d->line, r->rank);
@@ -125,7 +125,7 @@ static void chain_of(struct rank *r, struct data *d, int calls)
 static void chain(struct rank *r)
 {
     struct data d;
-    take(r, &d, TURN + 3);
+    take(r, &d, 3);
     const struct cuda_double_counts before = cuda_double_counts();
     meet();
     chain_of(r, &d, CALLS);
@@ -143,7 +143,7 @@ static void chain(struct rank *r)
 static void lands(struct rank *r)
 {
     struct data d;
-    take(r, &d, TURN + 1);
+    take(r, &d, 1);
     chain_of(r, &d, 3);
     CHECK(!call(r, &d, COUNT, HALAY_SUM), "one more");
     await(&d);
@@ -160,7 +160,7 @@ static void lands(struct rank *r)
 static void averages(struct rank *r)
 {
     struct data d;
-    take(r, &d, TURN + 3);
+    take(r, &d, 3);
     const uint64_t before = cuda_double_counts().written;
     meet();
     start(&d);
@@ -182,7 +182,7 @@ static void averages(struct rank *r)
 static void differs(struct rank *r)
 {
     struct data d;
-    take(r, &d, TURN + 3);
+    take(r, &d, 3);
     const int rc = call(r, &d, r->rank == 1 ? 7 : 8, HALAY_SUM);
     CHECK(!rc || rc == HALAY_EMISMATCH, "%s", halay_strerror(rc));
     await(&d);
@@ -200,7 +200,7 @@ static void hangs(struct rank *r)
     struct data d;
     if (!r->rank)
         nccl_double_settings()->hangs = 1;
-    take(r, &d, TURN);
+    take(r, &d, 0);
     start(&d);
     CHECK(!call(r, &d, COUNT, HALAY_SUM), "it returns");
     await(&d);
@@ -219,7 +219,7 @@ static void dies(struct rank *r)
 {
     struct data d;
     halay_verdict_t v = {.size = sizeof(v)};
-    take(r, &d, TURN + 3);
+    take(r, &d, 3);
     start(&d);
     for (int c = 0; c < (r->rank == 1 ? FLYING / 2 : FLYING); c++) {
         (void)call(r, &d, COUNT, HALAY_SUM);

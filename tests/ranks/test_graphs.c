@@ -15,7 +15,7 @@
 
 extern int cuStreamSynchronize(void *stream);
 
-enum { RANKS = 3, COUNT = 300, REPLAYS = 100, TURN = 16 };
+enum { RANKS = 3, COUNT = 300, REPLAYS = 100 };
 #define BYTES    (COUNT * RANKS * sizeof(int32_t))
 #define DEADLINE 2000000000ull
 
@@ -70,7 +70,7 @@ static void once(struct rank *r, const struct data *d, int round)
     check(r, d, round);
 }
 
-/* Comes to where NCCL is used; `before`: so many calls short of the first that opens it. */
+/* Makes so many calls behind a stream. */
 static void take(struct rank *r, struct data *d, int calls)
 {
     line_make(&d->line, one_gpu ? 0 : r->rank);
@@ -127,7 +127,7 @@ static void replay(struct rank *r, const struct data *d, void *exec, int replays
 static void replays(struct rank *r)
 {
     struct data d;
-    take(r, &d, TURN + 3);
+    take(r, &d, 3);
     begin(&d);
     CHECK(!call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), "captured");
     memset(inside(d.out), 0x5a, BYTES);
@@ -147,7 +147,7 @@ static void chained(struct rank *r)
 {
     struct data d;
     void *exec[2];
-    take(r, &d, TURN + 3);
+    take(r, &d, 3);
     for (int g = 0; g < 2; g++) {
         begin(&d);
         CHECK(!call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), "captured");
@@ -239,7 +239,7 @@ static void average_of(struct rank *r, const struct data *d, halay_type_t type)
 static void averages(struct rank *r)
 {
     struct data d;
-    take(r, &d, TURN + 3);
+    take(r, &d, 3);
     average_of(r, &d, HALAY_INT32);
     average_of(r, &d, HALAY_INT8);
     average_of(r, &d, HALAY_FLOAT16);
@@ -261,7 +261,8 @@ static void refuses(struct rank *r)
 {
     struct data d;
     halay_request_t *q;
-    take(r, &d, TURN);
+    take(r, &d, 0);
+    CHECK(!call(&d, COUNT, HALAY_INT16, HALAY_SUM, r->world), "staged: it opens nothing");
     begin(&d);
     refused(r, call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), HALAY_EDEVICE,
             "make the call once before the capture");
@@ -304,25 +305,25 @@ static void refuses_one(struct rank *r, int calls, const char *why)
 /* Our own group steps serve calls on either side of it. */
 static void ours(struct rank *r)
 {
-    refuses_one(r, TURN + 2, "needs the host in each of them");
+    refuses_one(r, 2, "needs the host in each of them");
 }
 
 static void early(struct rank *r)
 {
-    refuses_one(r, 2, "has no group steps");
+    refuses_one(r, 0, "have not agreed yet who does group steps");
 }
 
 /* Two ranks are on one node, and one on another. */
 static void far(struct rank *r)
 {
-    refuses_one(r, TURN + 2, "has messages");
+    refuses_one(r, 2, "has messages");
 }
 
 /* Ranks capture calls that differ, or one makes its call outside; then all go on. */
 static void mismatched(struct rank *r)
 {
     struct data d;
-    take(r, &d, TURN + 2);
+    take(r, &d, 2);
     begin(&d);
     refused(r, call(&d, r->rank == 1 ? 7 : 8, HALAY_INT32, HALAY_SUM, r->world), HALAY_EMISMATCH,
             "All ranks must make the same calls");
@@ -352,7 +353,7 @@ static void undivided(struct rank *r)
 {
     static int failed;
     struct data d;
-    take(r, &d, TURN + 3);
+    take(r, &d, 3);
     if (!r->rank)
         failed = 0;
     begin(&d);
@@ -375,7 +376,7 @@ static void undivided(struct rank *r)
 static void leaves(struct rank *r)
 {
     struct data d;
-    take(r, &d, TURN + 3);
+    take(r, &d, 3);
     begin(&d);
     CHECK(!call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), "captured");
     void *exec = end(&d);
@@ -402,7 +403,7 @@ static void left_running(struct rank *r)
     halay_comm_t *const world = r->world;
     if (by_free)
         CHECK(!halay_comm_dup(world, &r->world), "dup");
-    take(r, &d, TURN + 3);
+    take(r, &d, 3);
     begin(&d);
     CHECK(!call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), "captured");
     void *exec = end(&d);
