@@ -392,75 +392,15 @@ static void launch_stop(halay_launch_t *server)
     atomic_store(&running, 0);
 }
 
-/* PMIx tells the server itself when a client connects and ends; it knows no elastic ranks and no
- * agents. So these do nothing. */
-static void launch_started(halay_launch_t *server, int rank, int64_t pid)
-{
-    (void)server, (void)rank, (void)pid;
-}
-
-static void launch_ended(halay_launch_t *server, int rank, int status, int state, const char *why)
-{
-    (void)server, (void)rank, (void)status, (void)state, (void)why;
-}
-
-static int launch_progress(halay_launch_t *server)
-{
-    (void)server;
-    return -1;
-}
-
-static int launch_condemned(halay_launch_t *server, int *rank)
-{
-    (void)server, (void)rank;
-    return 0;
-}
-
-static uint64_t launch_epoch(const halay_launch_t *server)
-{
-    (void)server;
-    return 0;
-}
-
-static int launch_event(halay_launch_t *server, halay_launch_event_t *event)
-{
-    (void)server, (void)event;
-    return 0;
-}
-
-static void launch_command(halay_launch_t *server, const halay_launch_event_t *command)
-{
-    (void)server, (void)command;
-}
-
-static const char *launch_address(const halay_launch_t *server)
-{
-    (void)server;
-    return NULL;
-}
-
-static void launch_settle(halay_launch_t *server, int nranks)
-{
-    (void)server, (void)nranks;
-}
-
+/* PMIx says itself when a client connects and ends. */
 HALAY_API extern const halay_launch_ops_t halay_launch_v3_pmix;
 const halay_launch_ops_t halay_launch_v3_pmix = {
     .size = sizeof(halay_launch_ops_t),
     .name = "pmix",
     .start = launch_start,
     .env = launch_env,
-    .started = launch_started,
-    .ended = launch_ended,
     .state = launch_state,
     .descriptor = launch_descriptor,
-    .progress = launch_progress,
-    .condemned = launch_condemned,
-    .epoch = launch_epoch,
     .aborted = launch_aborted,
-    .event = launch_event,
-    .command = launch_command,
-    .address = launch_address,
-    .settle = launch_settle,
     .stop = launch_stop,
 };

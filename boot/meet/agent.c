@@ -175,12 +175,6 @@ static void agent_command(halay_launch_t *a, const halay_launch_event_t *command
     send_frame(a, &frame);
 }
 
-static int agent_state(const halay_launch_t *a, int rank)
-{
-    (void)a, (void)rank;
-    return HALAY_LAUNCH_UNKNOWN;
-}
-
 static int agent_descriptor(const halay_launch_t *a)
 {
     return a->fd;
@@ -275,36 +269,6 @@ static int agent_event(halay_launch_t *a, halay_launch_event_t *event)
     return 1;
 }
 
-static int agent_aborted(halay_launch_t *a, halay_launch_abort_t *abort)
-{
-    (void)a, (void)abort;
-    return 0;
-}
-
-/* The head knows these; an agent has no ranks of its own to tell them of. */
-static int agent_condemned(halay_launch_t *a, int *rank)
-{
-    (void)a, (void)rank;
-    return 0;
-}
-
-static uint64_t agent_epoch(const halay_launch_t *a)
-{
-    (void)a;
-    return 0;
-}
-
-static const char *agent_address(const halay_launch_t *a)
-{
-    (void)a;
-    return NULL;
-}
-
-static void agent_settle(halay_launch_t *a, int nranks)
-{
-    (void)a, (void)nranks;
-}
-
 HALAY_API extern const halay_launch_ops_t halay_launch_v3_agent;
 const halay_launch_ops_t halay_launch_v3_agent = {
     .size = sizeof(halay_launch_ops_t),
@@ -313,15 +277,9 @@ const halay_launch_ops_t halay_launch_v3_agent = {
     .env = agent_env,
     .started = agent_started,
     .ended = agent_ended,
-    .state = agent_state,
     .descriptor = agent_descriptor,
     .progress = agent_progress,
-    .condemned = agent_condemned,
-    .epoch = agent_epoch,
     .event = agent_event,
     .command = agent_command,
-    .address = agent_address,
-    .settle = agent_settle,
-    .aborted = agent_aborted,
     .stop = agent_stop,
 };

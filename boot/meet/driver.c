@@ -307,12 +307,6 @@ void hly_driver_ended(halay_launch_t *d, int slot, int status, int state, const 
     hly_driver_go_on(d);
 }
 
-static int meet_state(const halay_launch_t *d, int slot)
-{
-    (void)d, (void)slot;
-    return HALAY_LAUNCH_UNKNOWN; /* who may leave when, its flight record says */
-}
-
 static int meet_descriptor(const halay_launch_t *d)
 {
     return d->reception.epoll_fd;
@@ -351,12 +345,7 @@ static uint64_t meet_epoch(const halay_launch_t *d)
     return d->worlds->epoch;
 }
 
-static int meet_aborted(halay_launch_t *d, halay_launch_abort_t *abort)
-{
-    (void)d, (void)abort;
-    return 0; /* a rank that aborts ends itself */
-}
-
+/* A rank that aborts ends itself; who may leave when, its flight record says. */
 HALAY_API extern const halay_launch_ops_t halay_launch_v3_meet;
 const halay_launch_ops_t halay_launch_v3_meet = {
     .size = sizeof(halay_launch_ops_t),
@@ -365,7 +354,6 @@ const halay_launch_ops_t halay_launch_v3_meet = {
     .env = meet_env,
     .started = hly_driver_started,
     .ended = hly_driver_ended,
-    .state = meet_state,
     .descriptor = meet_descriptor,
     .progress = meet_progress,
     .condemned = meet_condemned,
@@ -374,6 +362,5 @@ const halay_launch_ops_t halay_launch_v3_meet = {
     .command = hly_agents_command,
     .address = meet_address,
     .settle = meet_settle,
-    .aborted = meet_aborted,
     .stop = meet_stop,
 };

@@ -5,8 +5,9 @@
  * bootstrap (boot.h).
  *
  * A launcher has one server in its process. The launcher itself starts the ranks, decides what a
- * failure means, and kills processes. The server only reports what the ranks have sent. All members
- * are set (halay_config_t): a server without elastic ranks or agents has functions that do nothing.
+ * failure means, and kills processes. The server only reports what the ranks have sent.
+ * start, env, descriptor and stop are set; another function is NULL where a server has no use for
+ * it.
  */
 #ifndef HALAY_LAUNCH_H
 #define HALAY_LAUNCH_H

@@ -4,7 +4,6 @@
 #include "servers.h"
 
 #include <dlfcn.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,15 +25,6 @@ static const char *remedy(void)
     return access("/proc/self/exe", F_OK) ? "is /proc mounted?" : "is the installation complete?";
 }
 
-/* Every member is set, as launch.h promises. The bits of a pointer that is NULL are all 0. */
-static int is_whole(const halay_launch_ops_t *ops)
-{
-    uintptr_t member = 1;
-    for (size_t at = sizeof(size_t); member && at < sizeof *ops; at += sizeof member)
-        memcpy(&member, (const char *)ops + at, sizeof member);
-    return member != 0;
-}
-
 /* NULL, and why. */
 static const halay_launch_ops_t *load(const char *name, char why[512])
 {
@@ -54,7 +44,7 @@ static const halay_launch_ops_t *load(const char *name, char why[512])
     for (int i = named ? 0 : 1; i < (named ? 1 : 3); i++) {
         void *plugin = dlopen(path[i], RTLD_NOW | RTLD_LOCAL);
         const halay_launch_ops_t *ops = plugin ? dlsym(plugin, symbol) : NULL;
-        if (ops && ops->size >= sizeof *ops && is_whole(ops))
+        if (ops && ops->size >= sizeof *ops)
             return ops;
         const char *error = dlerror();
         if (!why[0] || access(path[i], F_OK) == 0)
@@ -118,7 +108,7 @@ int hly_servers_env(const struct hly_servers *servers, int rank, char ***env)
 void hly_servers_started(const struct hly_servers *servers, int rank, pid_t pid)
 {
     for (int i = 0; i < HLY_SERVERS; i++)
-        if (servers->all[i].ops)
+        if (servers->all[i].ops && servers->all[i].ops->started)
             servers->all[i].ops->started(servers->all[i].server, rank, pid);
 }
 
@@ -126,14 +116,14 @@ void hly_servers_ended(const struct hly_servers *servers, int rank, int status, 
                        const char *why)
 {
     for (int i = 0; i < HLY_SERVERS; i++)
-        if (servers->all[i].ops)
+        if (servers->all[i].ops && servers->all[i].ops->ended)
             servers->all[i].ops->ended(servers->all[i].server, rank, status, state, why);
 }
 
 int hly_servers_connected(const struct hly_servers *servers, int rank)
 {
     for (int i = 0; i < HLY_SERVERS; i++)
-        if (servers->all[i].ops &&
+        if (servers->all[i].ops && servers->all[i].ops->state &&
             servers->all[i].ops->state(servers->all[i].server, rank) == HALAY_LAUNCH_CONNECTED)
             return 1;
     return 0;
@@ -153,7 +143,7 @@ int hly_servers_progress(const struct hly_servers *servers)
     int next = -1;
     for (int i = 0; i < HLY_SERVERS; i++) {
         const struct hly_server *s = &servers->all[i];
-        const int ms = s->ops ? s->ops->progress(s->server) : -1;
+        const int ms = s->ops && s->ops->progress ? s->ops->progress(s->server) : -1;
         if (ms >= 0 && (next < 0 || ms < next))
             next = ms;
     }
@@ -173,7 +163,8 @@ int hly_servers_condemned(const struct hly_servers *servers, int *slot)
 int hly_servers_aborted(const struct hly_servers *servers, halay_launch_abort_t *abort)
 {
     for (int i = 0; i < HLY_SERVERS; i++)
-        if (servers->all[i].ops && servers->all[i].ops->aborted(servers->all[i].server, abort))
+        if (servers->all[i].ops && servers->all[i].ops->aborted &&
+            servers->all[i].ops->aborted(servers->all[i].server, abort))
             return 1;
     return 0;
 }
