@@ -126,18 +126,15 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns,
                       const halay_boot_info_t *info)
 {
     int announced;
-    if (!pmix_probe(&announced)) {
-        hly_boot_say(log, 0,
-                     "no PMIx server is announced in the environment (PMIX_NAMESPACE, PMIX_RANK, "
-                     "PMIX_SERVER_URI*): start the program with halayrun, or with srun --mpi=pmix");
-        return HALAY_EBOOT;
-    }
-    if (self.joined < 0) {
-        hly_boot_say(log, 0,
-                     "joining the job has failed before in this process, and is tried once only: "
-                     "start the job again");
-        return HALAY_EBOOT;
-    }
+    if (!pmix_probe(&announced))
+        return hly_boot_error(
+            log, HALAY_EBOOT,
+            "no PMIx server is announced in the environment (PMIX_NAMESPACE, PMIX_RANK, "
+            "PMIX_SERVER_URI*): start the program with halayrun, or with srun --mpi=pmix");
+    if (self.joined < 0)
+        return hly_boot_error(log, HALAY_EBOOT,
+                              "joining the job has failed before in this process, and is tried "
+                              "once only: start the job again");
     const char *rank = getenv("PMIX_RANK");
     const char *names[3] = {getenv("PMIX_NAMESPACE"), rank, hly_pmix_server()};
     int rc = hly_boot_claim(log, names, 3, rank, &self.life.claim_fd);

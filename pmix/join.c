@@ -76,11 +76,10 @@ static int job_size(struct joining *j, int *nranks)
             return HALAY_OK;
         }
     }
-    hly_boot_say(j->log, 0,
-                 "the launcher's PMIx server does not say how many ranks the job has (%s): "
-                 "use a launcher with PMIx 3 or newer",
-                 PMIX_JOB_SIZE);
-    return HALAY_EBOOT;
+    return hly_boot_error(j->log, HALAY_EBOOT,
+                          "the launcher's PMIx server does not say how many ranks the job has "
+                          "(%s): use a launcher with PMIx 3 or newer",
+                          PMIX_JOB_SIZE);
 }
 
 static int by_rank(const void *a, const void *b)
@@ -153,13 +152,11 @@ static int local_ranks(struct joining *j, struct hly_pmix_identity *id)
     } else {
         ok = peers_by_host(j, id->nranks);
     }
-    if (!ok) {
-        hly_boot_say(j->log, 0,
-                     "the launcher's PMIx server does not say which ranks share this node (%s): "
-                     "use a launcher with PMIx 3 or newer",
-                     PMIX_LOCAL_PEERS);
-        return HALAY_EBOOT;
-    }
+    if (!ok)
+        return hly_boot_error(j->log, HALAY_EBOOT,
+                              "the launcher's PMIx server does not say which ranks share this node "
+                              "(%s): use a launcher with PMIx 3 or newer",
+                              PMIX_LOCAL_PEERS);
     j->node.local = j->local;
     return HALAY_OK;
 }
@@ -221,11 +218,8 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
         const uint64_t notice_ms = (hly_notices_due_ns(&node->notices) - now) / 1000000;
         if (notice_ms < (uint64_t)timeout)
             timeout = (int)notice_ms + 1;
-        if (poll(p, 2, ms < (uint64_t)timeout ? (int)ms : timeout) < 0 && errno != EINTR) {
-            hly_boot_say(j->log, 0, "cannot wait for the other ranks: %s%s", strerror(errno),
-                         hly_boot_remedy(errno));
-            return HALAY_EBOOT;
-        }
+        if (poll(p, 2, ms < (uint64_t)timeout ? (int)ms : timeout) < 0 && errno != EINTR)
+            return hly_boot_errno(j->log, errno, "cannot wait for the other ranks");
         if (p[0].revents) {
             *status = hly_pmix_call_wait(&j->call, 0);
             return HALAY_OK;
@@ -299,13 +293,12 @@ static int fence(struct joining *j, int nranks)
                      "exchanged what they say within %.1f s",
                      nranks, j->node.self.host, (double)j->deadline_ns / 1e9);
     else if (status == PMIX_ERR_TIMEOUT)
-        hly_boot_say(j->log, level,
-                     "not all of the %d ranks joined within %.1f s: those on %s did; which of "
-                     "other nodes did "
-                     "not, the launcher does not say: look at the output of the ranks there. If "
-                     "they are only "
-                     "slow to start, set HALAY_START_DEADLINE to more seconds",
-                     nranks, (double)j->deadline_ns / 1e9, j->node.self.host);
+        hly_boot_say(
+            j->log, level,
+            "not all of the %d ranks joined within %.1f s: those on %s did; which of other nodes "
+            "did not, the launcher does not say: look at the output of the ranks there. If they "
+            "are only slow to start, set HALAY_START_DEADLINE to more seconds",
+            nranks, (double)j->deadline_ns / 1e9, j->node.self.host);
     else
         hly_boot_say(j->log, level, "the ranks' exchange through the launcher failed: PMIx says %s",
                      PMIx_Error_string(status));
@@ -512,31 +505,27 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
     j.node.half_ns = j.node.begin_ns + deadline_ns / 2;
     j.node.end_ns = j.node.begin_ns + deadline_ns;
     hly_node_init(&j.node);
-    if (hly_pmix_call_init(&j.call)) {
-        hly_boot_say(log, 0, "cannot join the job: %s%s", strerror(errno), hly_boot_remedy(errno));
-        return HALAY_ENOMEM;
-    }
+    if (hly_pmix_call_init(&j.call))
+        return hly_boot_errno(log, errno, "cannot join the job");
     int rc = HALAY_EBOOT;
     enum mpi mpi = ask_mpi();
     if (mpi == MPI_GONE)
         ask_by_message();
     pmix_status_t status = hly_pmix_begin(&j.me, j.node.end_ns);
     if (status == PMIX_ERR_TIMEOUT) {
-        hly_boot_say(log, 0,
-                     "PMIx_Init has not returned within %.1f s: the launcher's PMIx server does "
-                     "not answer, or this process lacks memory (ulimit -v). This process cannot "
-                     "join any more",
-                     (double)deadline_ns / 1e9);
+        hly_boot_say(
+            log, 0,
+            "PMIx_Init has not returned within %.1f s: the launcher's PMIx server does not answer, "
+            "or this process lacks memory (ulimit -v). This process cannot join any more",
+            (double)deadline_ns / 1e9);
         goto finish_call;
     }
     if (status != PMIX_SUCCESS) {
-        hly_boot_say(
-            log, 0,
-            "cannot reach the launcher's PMIx server (PMIx_Init: %s): %sthe launcher has ended, or "
-            "this process has inherited the environment of another job; to let it run alone, start "
-            "it "
-            "with HALAY_JOB=none",
-            PMIx_Error_string(status), of_a_container());
+        hly_boot_say(log, 0,
+                     "cannot reach the launcher's PMIx server (PMIx_Init: %s): %sthe launcher has "
+                     "ended, or this process has inherited the environment of another job; to let "
+                     "it run alone, start it with HALAY_JOB=none",
+                     PMIx_Error_string(status), of_a_container());
         goto finish_call;
     }
     prepare(&j, info, id);

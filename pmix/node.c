@@ -89,11 +89,10 @@ bool hly_node_missing(const struct hly_node *node, bool met, char text[HLY_NODE_
     else
         hly_line_put(&line, "(out of memory)");
     free(all);
-    snprintf(
-        text, HLY_NODE_TEXT,
-        "not all of the %d ranks joined within %.1f s: on %s %s. Look at their output; if they "
-        "are only slow to start, set HALAY_START_DEADLINE to more seconds",
-        node->nranks, (double)(node->end_ns - node->begin_ns) / 1e9, node->self.host, missing);
+    snprintf(text, HLY_NODE_TEXT,
+             "not all of the %d ranks joined within %.1f s: on %s %s. Look at their output; if "
+             "they are only slow to start, set HALAY_START_DEADLINE to more seconds",
+             node->nranks, (double)(node->end_ns - node->begin_ns) / 1e9, node->self.host, missing);
     return n;
 }
 
@@ -426,11 +425,11 @@ static int open_door(struct hly_node *node)
     if (!rc)
         return HALAY_OK;
     errno = r->listen_fd < 0 ? error : errno;
-    hly_boot_say(node->log, 0,
-                 "rank %u cannot meet the other ranks of its node (%s) on an abstract Unix "
-                 "socket: %s%s%s%s",
-                 node->rank, node->self.host, strerror(errno), hly_boot_remedy(errno),
-                 who[0] ? ", by " : "", who);
+    hly_boot_say(
+        node->log, 0,
+        "rank %u cannot meet the other ranks of its node (%s) on an abstract Unix socket: %s%s%s%s",
+        node->rank, node->self.host, strerror(errno), hly_boot_remedy(errno), who[0] ? ", by " : "",
+        who);
     return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;
 }
 

@@ -8,12 +8,10 @@
  */
 #define _GNU_SOURCE
 #include <assert.h>
-#include <errno.h>
 #include <pmix.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "records.h"
 
@@ -77,11 +75,9 @@ static int publish(const struct hly_boot_log *log, struct record *record, size_t
     pmix_status_t status = PMIx_Put(PMIX_GLOBAL, RECORD_KEY, &value);
     if (status == PMIX_SUCCESS)
         status = PMIx_Commit();
-    if (status != PMIX_SUCCESS) {
-        hly_boot_say(log, 0, "cannot publish this node's record: PMIx says %s",
-                     PMIx_Error_string(status));
-        return HALAY_EBOOT;
-    }
+    if (status != PMIX_SUCCESS)
+        return hly_boot_error(log, HALAY_EBOOT, "cannot publish this node's record: PMIx says %s",
+                              PMIx_Error_string(status));
     return HALAY_OK;
 }
 
@@ -121,9 +117,8 @@ int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *n
         record->fabrics |=
             HALAY_NODE_OVERSUBSCRIBED | (node->self.processors == 1 ? HALAY_NODE_SINGLE : 0);
     memcpy(record->ip, node->self.address.ip, sizeof record->ip);
-    if (node->rank == 0 && (getrandom(record->secret, sizeof record->secret, 0) != 16 ||
-                            getrandom(&record->nonce, sizeof record->nonce, 0) != 8)) {
-        hly_boot_say(log, 0, "no random bytes for the job's secret: %s", strerror(errno));
+    if (node->rank == 0 && (hly_boot_random(log, record->secret, sizeof record->secret) ||
+                            hly_boot_random(log, &record->nonce, sizeof record->nonce))) {
         free(record);
         return HALAY_EBOOT;
     }
@@ -213,24 +208,21 @@ static int other_build(const struct hly_pmix_reading *r, const pmix_value_t *val
 static int get_record(struct hly_pmix_reading *r, uint32_t rank, int nranks, pmix_value_t **value)
 {
     pmix_status_t status = get_value(r, rank, value);
-    if (status != PMIX_SUCCESS) {
-        hly_boot_say(r->log, 0,
-                     "rank %u has left no record of its node: PMIx says %s; do all ranks run the "
-                     "same version of Halay?",
-                     rank, PMIx_Error_string(status));
-        return HALAY_EBOOT;
-    }
+    if (status != PMIX_SUCCESS)
+        return hly_boot_error(r->log, HALAY_EBOOT,
+                              "rank %u has left no record of its node: PMIx says %s; do all ranks "
+                              "run the same version of Halay?",
+                              rank, PMIx_Error_string(status));
     const int said = refusal(r, *value) || other_build(r, *value, rank);
     if (!said && valid_record(*value, rank, nranks))
         return HALAY_OK;
     PMIX_VALUE_RELEASE(*value);
     if (said)
         return HALAY_EBOOT;
-    hly_boot_say(r->log, 0,
-                 "the record of rank %u's node is not one of this version of Halay: run the same "
-                 "version on all nodes",
-                 rank);
-    return HALAY_EBOOT;
+    return hly_boot_error(r->log, HALAY_EBOOT,
+                          "the record of rank %u's node is not one of this version of Halay: run "
+                          "the same version on all nodes",
+                          rank);
 }
 
 /* Adds the node of a record. */
@@ -253,11 +245,10 @@ static int add_node(const struct hly_boot_log *log, const struct record *record,
     memcpy(node->address.ip, record->ip, sizeof record->ip);
     for (uint32_t i = 0; i < record->nranks; i++) {
         uint32_t rank = record->ranks[i].rank;
-        if (node_of[rank] >= 0) {
-            hly_boot_say(log, 0, "two nodes' records list rank %u: ranks %u's node and another",
-                         rank, record->ranks[0].rank);
-            return HALAY_EBOOT;
-        }
+        if (node_of[rank] >= 0)
+            return hly_boot_error(log, HALAY_EBOOT,
+                                  "two nodes' records list rank %u: ranks %u's node and another",
+                                  rank, record->ranks[0].rank);
         node_of[rank] = p->nnodes;
         to->ports[rank] = record->ranks[i].port;
     }

@@ -84,12 +84,10 @@ int hly_pmix_table_make(const struct hly_boot_log *log, const struct hly_pmix_re
         }
     }
     error = error ? error : errno;
-    hly_boot_say(log, 0, "cannot make the table of nodes (%zu bytes of shared memory): %s%s", bytes,
-                 strerror(error), hly_boot_remedy(error));
     if (made >= 0)
         close(made);
-    return error == ENOMEM || error == ENOSPC || error == EMFILE || error == ENFILE ? HALAY_ENOMEM
-                                                                                    : HALAY_EBOOT;
+    return hly_boot_errno(log, error, "cannot make the table of nodes (%zu bytes of shared memory)",
+                          bytes);
 }
 
 /* Whether it is a table of this version, for a job of so many ranks. */
@@ -131,10 +129,9 @@ int hly_pmix_table_keep(const struct hly_boot_log *log, const struct hly_pmix_re
     memset(table, 0, sizeof *table);
     table->bytes = head.bytes;
     void *at = mmap(NULL, table->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) {
-        hly_boot_say(log, 0, "no memory for the table of nodes (%zu bytes)", table->bytes);
-        return HALAY_ENOMEM;
-    }
+    if (at == MAP_FAILED)
+        return hly_boot_error(log, HALAY_ENOMEM, "no memory for the table of nodes (%zu bytes)",
+                              table->bytes);
     write_table(at, records, &head);
     table->at = at;
     bool right = read_table(table, records->places.nranks);
@@ -150,23 +147,20 @@ int hly_pmix_table_map(const struct hly_boot_log *log, int fd, int nranks,
     struct stat file;
     memset(table, 0, sizeof *table);
     if (fstat(fd, &file) || (size_t)file.st_size < sizeof(struct head) ||
-        fcntl(fd, F_GET_SEALS) != SEALS) {
-        hly_boot_say(log, 0, "the table of nodes is no sealed memory of the right size");
-        return HALAY_EBOOT;
-    }
+        fcntl(fd, F_GET_SEALS) != SEALS)
+        return hly_boot_error(log, HALAY_EBOOT,
+                              "the table of nodes is no sealed memory of the right size");
     table->bytes = (size_t)file.st_size;
     void *at = mmap(NULL, table->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (at == MAP_FAILED) {
-        hly_boot_say(log, 0, "cannot map the table of nodes (%zu bytes): %s%s", table->bytes,
-                     strerror(errno), hly_boot_remedy(errno));
-        return errno == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;
-    }
+    if (at == MAP_FAILED)
+        return hly_boot_errno(log, errno, "cannot map the table of nodes (%zu bytes)",
+                              table->bytes);
     table->at = at;
     if (read_table(table, nranks))
         return HALAY_OK;
-    hly_boot_say(log, 0, "the table of nodes is not consistent, or of another version of Halay");
     hly_pmix_table_unmap(table);
-    return HALAY_EBOOT;
+    return hly_boot_error(log, HALAY_EBOOT,
+                          "the table of nodes is not consistent, or of another version of Halay");
 }
 
 void hly_pmix_table_unmap(struct hly_pmix_table *table)

@@ -39,6 +39,18 @@ void hly_boot_say(const struct hly_boot_log *log, int level, const char *format,
     log->fn(log->arg, level, text);
 }
 
+int hly_boot_errno(const struct hly_boot_log *log, int error, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    hly_boot_say(log, 0, "%s: %s%s", text, strerror(error), hly_boot_remedy(error));
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOSPC ? HALAY_ENOMEM
+                                                                                    : HALAY_EBOOT;
+}
+
 const char *hly_boot_remedy(int error)
 {
     switch (error) {
@@ -118,12 +130,11 @@ bool hly_boot_secret_of(const char *secret, uint8_t key[32])
 
 static int say_inherited(const struct hly_boot_log *log, const char *rank, const char *who)
 {
-    hly_boot_say(log, 0,
-                 "this process (pid %d) has the environment of rank %s, but %s is that rank "
-                 "already: a program that a rank starts inherits the rank's environment; to "
-                 "let it run alone, start it with HALAY_JOB=none",
-                 (int)getpid(), rank, who);
-    return HALAY_ESTATE;
+    return hly_boot_error(log, HALAY_ESTATE,
+                          "this process (pid %d) has the environment of rank %s, but %s is that "
+                          "rank already: a program that a rank starts inherits the rank's "
+                          "environment; to let it run alone, start it with HALAY_JOB=none",
+                          (int)getpid(), rank, who);
 }
 
 static struct { /* the secret of the job, taken out of the environment */
@@ -208,8 +219,8 @@ static struct ucred holder(const struct sockaddr_un *name, size_t bytes)
 const char *hly_boot_holder(const struct sockaddr_un *name, size_t bytes, char who[HLY_BOOT_WHO])
 {
     struct ucred cred = holder(name, bytes);
-    static const char remedy[] = "with HALAY_SECRET set, the same on all ranks, nobody else can "
-                                 "guess its names";
+    static const char remedy[] =
+        "with HALAY_SECRET set, the same on all ranks, nobody else can guess its names";
     if (cred.pid == 0)
         snprintf(who, HLY_BOOT_WHO, "a process of this node that does not listen; %s", remedy);
     else if (cred.uid != geteuid())
@@ -290,7 +301,6 @@ int hly_boot_claim(const struct hly_boot_log *log, const char *const names[], in
     *fd = -1;
     if (error == EADDRINUSE)
         return taken(log, rank, &name, bytes);
-    hly_boot_say(log, 0, "cannot claim rank %s on this node (abstract Unix socket): %s%s", rank,
-                 strerror(error), hly_boot_remedy(error));
-    return error == EMFILE || error == ENFILE || error == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;
+    return hly_boot_errno(log, error, "cannot claim rank %s on this node (abstract Unix socket)",
+                          rank);
 }

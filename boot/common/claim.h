@@ -17,6 +17,11 @@ struct hly_boot_log {
 
 void hly_boot_say(const struct hly_boot_log *log, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Logs an error. Its value is the error's code. */
+#define hly_boot_error(log, code, ...) (hly_boot_say(log, 0, __VA_ARGS__), (code))
+/* Logs "TEXT: what this errno means, and a remedy". Returns HALAY_ENOMEM or HALAY_EBOOT. */
+int hly_boot_errno(const struct hly_boot_log *log, int error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 enum { HLY_BOOT_NAME = 256 };
 /* Parses a number from 0 to max; -1: text is none. text may be NULL. */

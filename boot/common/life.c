@@ -14,19 +14,15 @@ int hly_boot_life_begin(struct hly_boot_life *life, const struct hly_boot_log *l
     int idle = CLOSED, pid = (int)getpid(), owner = atomic_load(&life->owner);
     if (!info || !boot || info->size < sizeof *info)
         return HALAY_EINVAL;
-    if (owner && owner != pid) {
-        hly_boot_say(log, 0,
-                     "this process (pid %d) was forked from rank %d (pid %d) of the job and is no "
-                     "rank itself: only the rank may open Halay",
-                     pid, rank, owner);
-        return HALAY_ESTATE;
-    }
-    if (!atomic_compare_exchange_strong(&life->phase, &idle, BUSY)) {
-        hly_boot_say(log, 0,
-                     "initialised twice: this process holds the job open already; finalize the "
-                     "first context before making another");
-        return HALAY_ESTATE;
-    }
+    if (owner && owner != pid)
+        return hly_boot_error(log, HALAY_ESTATE,
+                              "this process (pid %d) was forked from rank %d (pid %d) of the job "
+                              "and is no rank itself: only the rank may open Halay",
+                              pid, rank, owner);
+    if (!atomic_compare_exchange_strong(&life->phase, &idle, BUSY))
+        return hly_boot_error(log, HALAY_ESTATE,
+                              "initialised twice: this process holds the job open already; "
+                              "finalize the first context before making another");
     return HALAY_OK;
 }
 

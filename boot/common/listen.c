@@ -364,10 +364,10 @@ int hly_listen_open(const struct hly_boot_log *log, halay_address_t *address, in
         *fd = got;
         return HALAY_OK;
     }
-    hly_boot_say(log, 0,
-                 "cannot listen at %s for the other ranks: %s%s; HALAY_INTERFACE names another "
-                 "interface",
-                 hly_address_name(address, name), strerror(-got), hly_boot_remedy(-got));
+    hly_boot_say(
+        log, 0,
+        "cannot listen at %s for the other ranks: %s%s; HALAY_INTERFACE names another interface",
+        hly_address_name(address, name), strerror(-got), hly_boot_remedy(-got));
     return got == -EMFILE || got == -ENFILE || got == -ENOMEM || got == -ENOBUFS ? HALAY_ENOMEM
                                                                                  : HALAY_EBOOT;
 }

@@ -35,8 +35,7 @@ int hly_boot_random(const struct hly_boot_log *log, void *bytes, size_t n)
 {
     if (getrandom(bytes, n, 0) == (ssize_t)n)
         return HALAY_OK;
-    hly_boot_say(log, 0, "no random bytes for the rendezvous: %s", strerror(errno));
-    return HALAY_EBOOT;
+    return hly_boot_errno(log, errno, "no random bytes for the rendezvous");
 }
 
 const char *hly_boot_who(const struct hly_boot_hello *hello, char text[128])

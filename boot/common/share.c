@@ -58,8 +58,7 @@ bool hly_share_probe(char why[HLY_SHARE_WHY])
     /* Beyond the limit the kernel also sends SIGXFSZ, so check the limit first. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < LEAST_BYTES) {
         snprintf(why, HLY_SHARE_WHY,
-                 "the limit on file size (ulimit -f) is %llu bytes, %d are "
-                 "needed",
+                 "the limit on file size (ulimit -f) is %llu bytes, %d are needed",
                  (unsigned long long)limit.rlim_cur, LEAST_BYTES);
         return false;
     }

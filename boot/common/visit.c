@@ -118,34 +118,30 @@ static int take_answer(const struct hly_boot_visit *visit, int fd,
     }
     if (whole) {
         *payload = calloc(1, (size_t)answer->bytes + 1);
-        if (!*payload) {
-            hly_boot_say(visit->log, 0, "%s is out of memory for the table of ranks", visit->guest);
-            return HALAY_ENOMEM;
-        }
+        if (!*payload)
+            return hly_boot_error(visit->log, HALAY_ENOMEM,
+                                  "%s is out of memory for the table of ranks", visit->guest);
         whole = take(fd, *payload, answer->bytes, visit->end_ns);
     }
-    if (!whole) {
-        hly_boot_say(
-            visit->log, 0,
-            "%s said hello to %s, but got no answer (%s): see what that one says; it may have "
-            "died, be stopped, or have waited for other ranks",
-            visit->guest, visit->holder, errno ? strerror(errno) : "the connection was ended");
-        return HALAY_EBOOT;
-    }
+    if (!whole)
+        return hly_boot_error(visit->log, HALAY_EBOOT,
+                              "%s said hello to %s, but got no answer (%s): see what that one "
+                              "says; it may have died, be stopped, or have waited for other ranks",
+                              visit->guest, visit->holder,
+                              errno ? strerror(errno) : "the connection was ended");
     hly_sha_init(&sha);
     hly_sha_add(&sha, *payload, answer->bytes);
     hly_sha_end(&sha, digest);
     hly_boot_answer_mac(visit->key, greeting, hello, answer, digest, mac);
     if (hly_mac_equal(mac, answer->mac))
         return HALAY_OK;
-    hly_boot_say(visit->log, 0,
-                 "%s and %s do not have the same secret: HALAY_SECRET is %s here and %s there; "
-                 "give all ranks the same, or none",
-                 visit->guest, visit->holder, visit->key->has_secret ? "set" : "not set",
-                 !greeting->has_secret    ? "not set"
-                 : visit->key->has_secret ? "another"
-                                          : "set");
-    return HALAY_EBOOT;
+    return hly_boot_error(visit->log, HALAY_EBOOT,
+                          "%s and %s do not have the same secret: HALAY_SECRET is %s here and %s "
+                          "there; give all ranks the same, or none",
+                          visit->guest, visit->holder, visit->key->has_secret ? "set" : "not set",
+                          !greeting->has_secret    ? "not set"
+                          : visit->key->has_secret ? "another"
+                                                   : "set");
 }
 
 int hly_boot_visit_ask(const struct hly_boot_visit *visit, int fd,
@@ -156,11 +152,10 @@ int hly_boot_visit_ask(const struct hly_boot_visit *visit, int fd,
     *answer = (struct hly_boot_answer){0};
     if (greeting->version != HLY_BOOT_VERSION) {
         say_hello(visit, fd, greeting, hello); /* so that the holder can log the other version */
-        hly_boot_say(visit->log, 0,
-                     "%s speaks version %u of the rendezvous, %s version %d: run the same version "
-                     "of Halay on all nodes",
-                     visit->holder, greeting->version, visit->guest, HLY_BOOT_VERSION);
-        return HALAY_EBOOT;
+        return hly_boot_error(visit->log, HALAY_EBOOT,
+                              "%s speaks version %u of the rendezvous, %s version %d: run the same "
+                              "version of Halay on all nodes",
+                              visit->holder, greeting->version, visit->guest, HLY_BOOT_VERSION);
     }
     int rc = say_hello(visit, fd, greeting, hello);
     if (!rc)

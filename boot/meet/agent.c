@@ -97,10 +97,9 @@ static int say_hello(halay_launch_t *a, uint64_t end_ns)
     struct hly_boot_answer answer;
     struct hly_boot_hello hello = {.slot = HLY_BOOT_AGENT};
     char holder[HLY_BOOT_NAME + 40], *payload = NULL;
-    if (!hly_meet_place_of(a->head, &place)) {
-        hly_boot_say(&a->log, 0, "'%.80s' is no address of a head: it takes host:port", a->head);
-        return HALAY_EINVAL;
-    }
+    if (!hly_meet_place_of(a->head, &place))
+        return hly_boot_error(&a->log, HALAY_EINVAL,
+                              "'%.80s' is no address of a head: it takes host:port", a->head);
     place.holder = "head";
     a->key.has_secret = hly_boot_secret_of(a->params.secret, a->key.secret);
     hly_boot_hash(&key, 1, a->key.job);

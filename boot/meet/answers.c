@@ -64,11 +64,10 @@ static void make_world(halay_launch_t *d)
         return;
     }
     if (w->epoch && !w->place[d->order[0]].member)
-        hly_boot_say(
-            &d->log, 1,
-            "no process of the last meeting is left: %d that have been started since begin "
-            "without what it had in memory",
-            w->n);
+        hly_boot_say(&d->log, 1,
+                     "no process of the last meeting is left: %d that have been started since "
+                     "begin without what it had in memory",
+                     w->n);
     if (!w->epoch)
         hly_boot_say_alone(&d->log, d->hellos, w->n);
     hly_sha_init(&d->sha);

@@ -67,9 +67,9 @@ static void heard(void *arg, struct hly_boot_guest *guest)
     static const char *const texts[] = {
         [HLY_HELLO_MAY_GO] = "it may go",
         [HLY_HELLO_NOBODY] = "no process of this job has this slot of HALAY_JOB, or it has ended",
-        [HLY_HELLO_TWIN] = "another process has this slot of HALAY_JOB: a program that a rank "
-                           "starts inherits the rank's environment; to let it run alone, start "
-                           "it with HALAY_JOB=none"};
+        [HLY_HELLO_TWIN] =
+            "another process has this slot of HALAY_JOB: a program that a rank starts inherits the "
+            "rank's environment; to let it run alone, start it with HALAY_JOB=none"};
     halay_launch_t *d = arg;
     const uint32_t slot = guest->hello.slot;
     if (slot == HLY_BOOT_AGENT) {
@@ -162,9 +162,8 @@ static int listen_for_agents(halay_launch_t *d)
     char port[32] = "any port";
     if (d->params.port > 0)
         snprintf(port, sizeof port, "TCP port %d", d->params.port);
-    hly_boot_say(&d->log, 0, "no rendezvous at %s%s%.80s: %s%s", port,
-                 d->params.listen ? " of " : "", d->params.listen ? d->params.listen : "",
-                 strerror(errno), hly_boot_remedy(errno));
+    hly_boot_errno(&d->log, errno, "no rendezvous at %s%s%.80s", port,
+                   d->params.listen ? " of " : "", d->params.listen ? d->params.listen : "");
     if (fd >= 0)
         close(fd);
     return -1;
@@ -182,8 +181,7 @@ static int listen_here(halay_launch_t *d)
     const int fd = fits ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
     if (fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof at) && !listen(fd, BACKLOG))
         return fd;
-    hly_boot_say(&d->log, 0, "no rendezvous at %s: %s%s", d->path, strerror(errno),
-                 hly_boot_remedy(errno));
+    hly_boot_errno(&d->log, errno, "no rendezvous at %s", d->path);
     if (fd >= 0)
         close(fd);
     return -1;
@@ -222,10 +220,8 @@ static int prepare(halay_launch_t *d)
     d->hellos = calloc(n, sizeof d->hellos[0]);
     d->most_agents = d->params.port ? d->params.nranks : 0;
     d->agents = calloc((size_t)d->most_agents + 1, sizeof d->agents[0]);
-    if (!d->worlds || !d->slots || !d->order || !d->hellos || !d->agents) {
-        hly_boot_say(&d->log, 0, "out of memory for a job of %zu processes", n);
-        return HALAY_ENOMEM;
-    }
+    if (!d->worlds || !d->slots || !d->order || !d->hellos || !d->agents)
+        return hly_boot_error(&d->log, HALAY_ENOMEM, "out of memory for a job of %zu processes", n);
     hly_worlds_init(d->worlds, d->params.nranks, d->params.least, d->order);
     d->worlds->timeout_ns = hly_meet_seconds_ns("HALAY_STOP_TIMEOUT", HLY_MEET_STOP_S);
     int rc = hly_boot_random(&d->log, d->job, sizeof d->job);
@@ -263,8 +259,7 @@ static int meet_start(const halay_launch_params_t *params, halay_launch_t **serv
     }
     rc = hly_boot_reception_open(&d->reception, params->nranks * (params->port ? 2 : 1));
     if (rc) {
-        hly_boot_say(&d->log, 0, "no rendezvous of %d processes: %s%s", params->nranks,
-                     strerror(errno), hly_boot_remedy(errno));
+        hly_boot_errno(&d->log, errno, "no rendezvous of %d processes", params->nranks);
         goto undo;
     }
     *server = d;

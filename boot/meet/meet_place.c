@@ -31,21 +31,17 @@ int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_told *to
 {
     hly_job_has("meet", told->meet, sizeof told->meet);
     hly_job_has("slot", told->slot, sizeof told->slot);
-    if (!hly_meet_place_of(told->meet, place)) {
-        hly_boot_say(log, 0,
-                     "HALAY_JOB has meet=%.80s: it takes the driver's address, unix:/path or "
-                     "host:port, as the launcher sets it",
-                     place->text);
-        return HALAY_EBOOT;
-    }
+    if (!hly_meet_place_of(told->meet, place))
+        return hly_boot_error(log, HALAY_EBOOT,
+                              "HALAY_JOB has meet=%.80s: it takes the driver's address, unix:/path "
+                              "or host:port, as the launcher sets it",
+                              place->text);
     const int n = hly_boot_number(told->slot, HLY_MEET_SLOTS_MAX - 1);
-    if (n < 0) {
-        hly_boot_say(log, 0,
-                     "HALAY_JOB has meet=, but slot=%.20s: it takes a number from 0 to %d, which "
-                     "the launcher sets for each of its processes",
-                     told->slot, HLY_MEET_SLOTS_MAX - 1);
-        return HALAY_EBOOT;
-    }
+    if (n < 0)
+        return hly_boot_error(log, HALAY_EBOOT,
+                              "HALAY_JOB has meet=, but slot=%.20s: it takes a number from 0 to "
+                              "%d, which the launcher sets for each of its processes",
+                              told->slot, HLY_MEET_SLOTS_MAX - 1);
     *slot = (uint32_t)n;
     return HALAY_OK;
 }

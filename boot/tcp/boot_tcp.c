@@ -64,12 +64,11 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns,
 {
     struct hly_tcp_variables v;
     int announced;
-    if (!hly_tcp_announced(&announced)) {
-        hly_boot_say(log, 0,
-                     "neither RANK nor WORLD_SIZE is in the environment: start the program with "
-                     "torchrun or halayrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
-        return HALAY_EBOOT;
-    }
+    if (!hly_tcp_announced(&announced))
+        return hly_boot_error(
+            log, HALAY_EBOOT,
+            "neither RANK nor WORLD_SIZE is in the environment: start the program with torchrun or "
+            "halayrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
     int rc = hly_tcp_variables(log, &v);
     if (rc)
         return rc;
@@ -99,10 +98,8 @@ static int open_given(const struct hly_boot_log *log, const halay_boot_rank_t *g
     struct hly_boot_identity id;
     const uint64_t end_ns = hly_boot_now_ns() + deadline_ns;
     self.heeds_fork = self.heeds_fork || !pthread_atfork(NULL, NULL, forked);
-    if (!self.heeds_fork) {
-        hly_boot_say(log, 0, "out of memory for the rendezvous");
-        return HALAY_ENOMEM;
-    }
+    if (!self.heeds_fork)
+        return hly_boot_error(log, HALAY_ENOMEM, "out of memory for the rendezvous");
     int rc = hly_tcp_given(log, given, deadline_ns, &v);
     const uint64_t now = hly_boot_now_ns();
     if (!rc)

@@ -131,11 +131,10 @@ static int await(const struct gather *g, void *request)
 static int say_failed(const struct gather *g, int code)
 {
     const struct record *own = g->own;
-    hly_boot_say(g->log, 0,
-                 "the program's allgather has failed on rank %d (pid %u on %s) with its code %d; "
-                 "the others wait for this rank until their deadline",
-                 own->rank, own->pid, own->host, code);
-    return HALAY_EBOOT;
+    return hly_boot_error(g->log, HALAY_EBOOT,
+                          "the program's allgather has failed on rank %d (pid %u on %s) with its "
+                          "code %d; the others wait for this rank until their deadline",
+                          own->rank, own->pid, own->host, code);
 }
 
 /* *left: the program may go on to use the records. */
@@ -149,8 +148,8 @@ static int gather(const struct gather *g, bool *left)
         return say_failed(g, code);
     if (request && (!p->test || !p->free)) {
         hly_boot_say(g->log, 0,
-                     "the program's allgather gave a request, but the program no "
-                     "function %s for it: set that, or wait in allgather",
+                     "the program's allgather gave a request, but the program no function %s for "
+                     "it: set that, or wait in allgather",
                      p->test ? "free" : "test");
         *left = true;
         return HALAY_EINVAL;
@@ -162,13 +161,12 @@ static int gather(const struct gather *g, bool *left)
         return say_failed(g, done);
     if (!late)
         return HALAY_OK;
-    hly_boot_say(g->log, 0,
-                 "the program's allgather of %d ranks has not ended on rank %d (pid %u on %s) "
-                 "within %.1f s: do all ranks live, and has each called halay_init? (see "
-                 "HALAY_START_DEADLINE)",
-                 own->nranks, own->rank, own->pid, own->host,
-                 (double)(hly_boot_now_ns() - g->begin_ns) / 1e9);
-    return HALAY_EBOOT;
+    return hly_boot_error(
+        g->log, HALAY_EBOOT,
+        "the program's allgather of %d ranks has not ended on rank %d (pid %u on %s) within %.1f "
+        "s: do all ranks live, and has each called halay_init? (see HALAY_START_DEADLINE)",
+        own->nranks, own->rank, own->pid, own->host,
+        (double)(hly_boot_now_ns() - g->begin_ns) / 1e9);
 }
 
 /* ---------------------------------------------------------------- the judgement */
@@ -213,20 +211,17 @@ static int judge(struct gather *g, struct hly_tcp_variables *v)
     for (int place = 0; place < own->nranks; place++)
         if (is_wrong(g, place))
             return HALAY_EBOOT;
-    if (own->rank < 0 || own->rank >= own->nranks) {
-        hly_boot_say(g->log, 0,
-                     "halay_init was told that this process (pid %u on %s) is rank %d of %d: give "
-                     "it the rank that the allgather goes by",
-                     own->pid, own->host, own->rank, own->nranks);
-        return HALAY_EINVAL;
-    }
-    if (memcmp(&g->all[own->rank], own, sizeof *own) != 0) {
-        hly_boot_say(g->log, 0,
-                     "two processes are rank %d: this one (pid %u on %s) and pid %u on %.63s: give "
-                     "each process a rank of its own",
-                     own->rank, own->pid, own->host, g->all[own->rank].pid, g->all[own->rank].host);
-        return HALAY_EBOOT;
-    }
+    if (own->rank < 0 || own->rank >= own->nranks)
+        return hly_boot_error(g->log, HALAY_EINVAL,
+                              "halay_init was told that this process (pid %u on %s) is rank %d of "
+                              "%d: give it the rank that the allgather goes by",
+                              own->pid, own->host, own->rank, own->nranks);
+    if (memcmp(&g->all[own->rank], own, sizeof *own) != 0)
+        return hly_boot_error(g->log, HALAY_EBOOT,
+                              "two processes are rank %d: this one (pid %u on %s) and pid %u on "
+                              "%.63s: give each process a rank of its own",
+                              own->rank, own->pid, own->host, g->all[own->rank].pid,
+                              g->all[own->rank].host);
     if (!hly_boot_split(first->address, v->address, &v->port))
         return HALAY_EBOOT;
     if (!v->key.has_secret)
@@ -242,10 +237,9 @@ int hly_tcp_gather(const struct hly_boot_log *log, const halay_boot_rank_t *give
     bool left = false;
     g.end_ns = g.begin_ns + deadline_ns;
     g.all = calloc(n, sizeof g.all[0]);
-    if (!g.all) {
-        hly_boot_say(log, 0, "out of memory for the records of %d ranks", given->nranks);
-        return HALAY_ENOMEM;
-    }
+    if (!g.all)
+        return hly_boot_error(log, HALAY_ENOMEM, "out of memory for the records of %d ranks",
+                              given->nranks);
     g.own = &g.all[n - 1];
     describe(&g, v);
     int rc = gather(&g, &left);

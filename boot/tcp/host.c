@@ -131,8 +131,8 @@ static void say_missing(struct host *h, uint64_t now)
     h->missing = true;
     snprintf(h->text, sizeof h->text,
              "%d of the %d ranks did not come to the rendezvous of rank 0 (%s port %d, %s is "
-             "'%.80s') within %.1f s: rank %s; are they running, have they called "
-             "halay_init, and do they reach this host? (see HALAY_START_DEADLINE)%s",
+             "'%.80s') within %.1f s: rank %s; are they running, have they called halay_init, and "
+             "do they reach this host? (see HALAY_START_DEADLINE)%s",
              hly_worlds_waiting(h->worlds), tcp->v->nranks, tcp->self.host, h->port,
              tcp->v->given ? "its address" : "MASTER_ADDR or HALAY_RENDEZVOUS", tcp->v->address,
              (double)(now - tcp->begin_ns) / 1e9, missing, h->reception.note);
@@ -314,13 +314,12 @@ static int open_door(struct host *h, struct hly_boot_identity *id)
     }
     if (*listen_fd >= 0)
         return HALAY_OK;
-    hly_boot_say(
-        h->tcp->log, 0,
-        "rank 0 (pid %u on %s) can listen on none of the ports %d to %d (last: %s%s): free "
-        "one, choose another MASTER_PORT, or set HALAY_RENDEZVOUS=host:port on all ranks",
+    return hly_boot_error(
+        h->tcp->log, HALAY_EBOOT,
+        "rank 0 (pid %u on %s) can listen on none of the ports %d to %d (last: %s%s): free one, "
+        "choose another MASTER_PORT, or set HALAY_RENDEZVOUS=host:port on all ranks",
         h->tcp->self.pid, h->tcp->self.host, v->ports[0], v->ports[v->nports - 1], strerror(error),
         hly_boot_remedy(error));
-    return HALAY_EBOOT;
 }
 
 /* One descriptor a rank: the soft limit is lifted for the time of the rendezvous if need be. */
@@ -345,8 +344,8 @@ static int hold(struct host *h, struct hly_boot_identity *id)
     h->reception.local = h->door.local;
     rc = hly_boot_reception_open(&h->reception, h->tcp->v->nranks);
     if (rc) {
-        hly_boot_say(h->tcp->log, 0, "rank 0 cannot hold the rendezvous of %d ranks: %s%s",
-                     h->tcp->v->nranks, strerror(errno), hly_boot_remedy(errno));
+        hly_boot_errno(h->tcp->log, errno, "rank 0 cannot hold the rendezvous of %d ranks",
+                       h->tcp->v->nranks);
         goto out;
     }
     hly_boot_say(h->tcp->log, 2, "rank 0 awaits %d ranks at port %d", h->tcp->v->nranks - 1,

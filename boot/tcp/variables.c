@@ -34,35 +34,30 @@ static int who_am_i(const struct hly_boot_log *log, struct hly_tcp_variables *v)
 {
     const char *rank = value_of("RANK"), *size = value_of("WORLD_SIZE");
     const char *local = value_of("LOCAL_RANK"), *local_size = value_of("LOCAL_WORLD_SIZE");
-    if (!rank || !size) {
-        hly_boot_say(log, 0,
-                     "%s is set, but %s is not: the launcher (torchrun, or a Kubernetes, Spark or "
-                     "Ray job) has to set both" ALONE,
-                     rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
-        return HALAY_EBOOT;
-    }
+    if (!rank || !size)
+        return hly_boot_error(log, HALAY_EBOOT,
+                              "%s is set, but %s is not: the launcher (torchrun, or a Kubernetes, "
+                              "Spark or Ray job) has to set both" ALONE,
+                              rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
     v->nranks = hly_boot_number(size, HLY_BOOT_RANKS_MAX);
     v->rank = hly_boot_number(rank, HLY_BOOT_RANKS_MAX);
-    if (v->nranks < 1) {
-        hly_boot_say(log, 0, "WORLD_SIZE is '%.40s': it takes a number from 1 to %d" ALONE, size,
-                     HLY_BOOT_RANKS_MAX);
-        return HALAY_EBOOT;
-    }
-    if (v->rank < 0 || v->rank >= v->nranks) {
-        hly_boot_say(log, 0,
-                     "RANK is '%.40s': with WORLD_SIZE=%d it takes a number from 0 to %d" ALONE,
-                     rank, v->nranks, v->nranks - 1);
-        return HALAY_EBOOT;
-    }
+    if (v->nranks < 1)
+        return hly_boot_error(log, HALAY_EBOOT,
+                              "WORLD_SIZE is '%.40s': it takes a number from 1 to %d" ALONE, size,
+                              HLY_BOOT_RANKS_MAX);
+    if (v->rank < 0 || v->rank >= v->nranks)
+        return hly_boot_error(
+            log, HALAY_EBOOT,
+            "RANK is '%.40s': with WORLD_SIZE=%d it takes a number from 0 to %d" ALONE, rank,
+            v->nranks, v->nranks - 1);
     int nlocal = local_size ? hly_boot_number(local_size, v->nranks) : v->nranks;
     int mine = local ? hly_boot_number(local, v->nranks) : 0;
-    if (nlocal < 1 || mine < 0 || mine >= nlocal) {
-        hly_boot_say(log, 0,
-                     "LOCAL_RANK is '%.40s' and LOCAL_WORLD_SIZE '%.40s': with WORLD_SIZE=%d they "
-                     "take numbers, the first less than the second, which is at most %d" ALONE,
-                     local ? local : "", local_size ? local_size : "", v->nranks, v->nranks);
-        return HALAY_EBOOT;
-    }
+    if (nlocal < 1 || mine < 0 || mine >= nlocal)
+        return hly_boot_error(
+            log, HALAY_EBOOT,
+            "LOCAL_RANK is '%.40s' and LOCAL_WORLD_SIZE '%.40s': with WORLD_SIZE=%d they take "
+            "numbers, the first less than the second, which is at most %d" ALONE,
+            local ? local : "", local_size ? local_size : "", v->nranks, v->nranks);
     snprintf(v->rank_text, sizeof v->rank_text, "%d", v->rank);
     return HALAY_OK;
 }
@@ -72,33 +67,28 @@ static int where_is_it(const struct hly_boot_log *log, struct hly_tcp_variables 
     const char *place = value_of("HALAY_RENDEZVOUS");
     const char *address = value_of("MASTER_ADDR"), *port = value_of("MASTER_PORT");
     if (place) {
-        if (!hly_boot_split(place, v->address, &v->port)) {
-            hly_boot_say(log, 0,
-                         "HALAY_RENDEZVOUS is '%.80s': it takes host:port, the host being rank "
-                         "0's (an IPv6 address in brackets)",
-                         place);
-            return HALAY_EBOOT;
-        }
+        if (!hly_boot_split(place, v->address, &v->port))
+            return hly_boot_error(log, HALAY_EBOOT,
+                                  "HALAY_RENDEZVOUS is '%.80s': it takes host:port, the host being "
+                                  "rank 0's (an IPv6 address in brackets)",
+                                  place);
         v->ports[0] = v->port;
         v->nports = 1;
         return HALAY_OK;
     }
-    if (!address || !port) {
-        hly_boot_say(log, 0,
-                     "RANK and WORLD_SIZE (%d) are set, but %s is not, so rank 0 cannot be found: "
-                     "set MASTER_ADDR and MASTER_PORT (torchrun does), or HALAY_RENDEZVOUS=host:"
-                     "port, to rank 0's host and the same port on all ranks" ALONE,
-                     v->nranks, address ? "MASTER_PORT" : "MASTER_ADDR");
-        return HALAY_EBOOT;
-    }
+    if (!address || !port)
+        return hly_boot_error(
+            log, HALAY_EBOOT,
+            "RANK and WORLD_SIZE (%d) are set, but %s is not, so rank 0 cannot be found: set "
+            "MASTER_ADDR and MASTER_PORT (torchrun does), or HALAY_RENDEZVOUS=host:port, to rank "
+            "0's host and the same port on all ranks" ALONE,
+            v->nranks, address ? "MASTER_PORT" : "MASTER_ADDR");
     v->port = hly_boot_number(port, 65535);
-    if (v->port < 1 || strlen(address) >= sizeof v->address) {
-        hly_boot_say(log, 0,
-                     "MASTER_ADDR is '%.80s' and MASTER_PORT '%.40s': they take the host of rank 0 "
-                     "and a number from 1 to 65535",
-                     address, port);
-        return HALAY_EBOOT;
-    }
+    if (v->port < 1 || strlen(address) >= sizeof v->address)
+        return hly_boot_error(log, HALAY_EBOOT,
+                              "MASTER_ADDR is '%.80s' and MASTER_PORT '%.40s': they take the host "
+                              "of rank 0 and a number from 1 to 65535",
+                              address, port);
     strcpy(v->address, address);
     for (int k = 0; k < HLY_TCP_PORTS; k++) {
         int p = v->port + HLY_TCP_PORT_OFFSET + k;
@@ -143,14 +133,12 @@ int hly_tcp_given(const struct hly_boot_log *log, const halay_boot_rank_t *from,
     const bool is_rank = fits && given.rank >= 0 && given.rank < given.nranks;
     if (given.allgather
             ? !fits
-            : !is_rank || !given.address || !hly_boot_split(given.address, v->address, &v->port)) {
-        hly_boot_say(
-            log, 0,
-            "rank %d of %d at '%.80s' cannot be: the program gives halay_init a rank below "
-            "the number of ranks, which is at most %d, and rank 0's host:port or an allgather",
+            : !is_rank || !given.address || !hly_boot_split(given.address, v->address, &v->port))
+        return hly_boot_error(
+            log, HALAY_EINVAL,
+            "rank %d of %d at '%.80s' cannot be: the program gives halay_init a rank below the "
+            "number of ranks, which is at most %d, and rank 0's host:port or an allgather",
             given.rank, given.nranks, given.address ? given.address : "", HLY_BOOT_RANKS_MAX);
-        return HALAY_EINVAL;
-    }
     v->given = true;
     v->rank = given.rank;
     v->nranks = given.nranks;
