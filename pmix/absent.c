@@ -95,7 +95,7 @@ void hly_absent_note(struct hly_node *node)
         node->came[i] = node->came[i] || has_entered(node, i);
 }
 
-struct hly_absent *hly_absent_look(const struct hly_node *node, bool met)
+struct hly_absent *hly_absent_look(const struct hly_node *node, bool met, int *n)
 {
     struct hly_absent *all = calloc((size_t)node->nlocal, sizeof *all);
     char *text = malloc(ENVIRON_BYTES + 1);
@@ -113,8 +113,12 @@ struct hly_absent *hly_absent_look(const struct hly_node *node, bool met)
     if (dir)
         closedir(dir);
     free(text);
-    for (int i = 0; all && met && i < node->nlocal; i++)
-        all[i].missing = all[i].state == 'T' || all[i].state == 't';
+    *n = 0;
+    for (int i = 0; all && i < node->nlocal; i++) {
+        if (met)
+            all[i].missing = all[i].state == 'T' || all[i].state == 't';
+        *n += all[i].missing;
+    }
     return all;
 }
 
@@ -125,7 +129,8 @@ bool hly_absent_speaks(const struct hly_node *node)
             return false;
     if (node->local[0] == node->rank || !has_entered(node, 0))
         return true;
-    struct hly_absent *all = hly_absent_look(node, true);
+    int n;
+    struct hly_absent *all = hly_absent_look(node, true, &n);
     const bool stopped = all && all[0].missing;
     free(all);
     return stopped;
@@ -141,10 +146,4 @@ void hly_absent_text(const struct hly_node *node, const struct hly_absent *all,
             hly_line_process(line, "rank", (int)node->local[i], all[i].pid,
                              hly_proc_doing(all[i].state), all[i].entered);
     hly_line_more(line, ", ");
-}
-
-void hly_absent_finish(struct hly_node *node)
-{
-    free(node->came);
-    node->came = NULL;
 }

@@ -25,8 +25,9 @@ struct hly_absent {
  * has given up since. */
 void hly_absent_note(struct hly_node *node);
 /* Looks at the node's ranks, in the order of node->local; to be freed. NULL: no memory. met: all
- * have come, as far as this rank can know, and those that are stopped are missing. */
-struct hly_absent *hly_absent_look(const struct hly_node *node, bool met);
+ * have come, as far as this rank can know, and those that are stopped are missing. *n: how many
+ * are. */
+struct hly_absent *hly_absent_look(const struct hly_node *node, bool met, int *n);
 /* "rank 0 (pid 7: stopped; not in halay_init), rank 3 (no process of it is seen)" */
 void hly_absent_text(const struct hly_node *node, const struct hly_absent *all,
                      struct hly_line *line);
@@ -39,7 +40,5 @@ static inline int hly_absent_level(const struct hly_node *node)
 {
     return hly_absent_speaks(node) ? 0 : HALAY_LOG_TOLD;
 }
-
-void hly_absent_finish(struct hly_node *node);
 
 #endif

@@ -4,11 +4,9 @@
  *
  * Invariant: a process has at most one PMIx life. The rank of this process does not change while it
  * lives, so this asks once and kept; opens after the first are new epochs of the same identity
- * and talk to no one. Its life (life.h) guards everything else in `self`.
+ * and talk to no one. The phase (life.h) guards all else here.
  */
 #define _GNU_SOURCE
-#include <assert.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,24 +18,20 @@
 #include "../common/keys.h"
 #include "identity.h"
 
-struct halay_boot {
-    struct hly_boot_life life;
-    int joined; /* 1 after the PMIx life, -1 if it failed */
-    struct hly_pmix_identity id;
-};
-
-static struct halay_boot self = {.life.claim_fd = -1, .id.listen_fd = -1};
+static struct halay_boot self = HLY_BOOT_CLOSED;
+static int joined; /* 1 after the PMIx life, -1 if it failed */
+static bool stays; /* the PMIx life is not over */
 
 static void forked(void)
 {
-    hly_boot_life_forked(&self.life, &self.id.listen_fd);
+    hly_boot_life_forked(&self);
 }
 
 static void at_exit(void)
 {
-    if (self.id.stays && atomic_load(&self.life.owner) == (int)getpid())
+    if (stays && atomic_load(&self.owner) == (int)getpid())
         hly_pmix_leave();
-    self.id.stays = false;
+    stays = false;
 }
 
 const char *hly_pmix_server(void)
@@ -94,21 +88,6 @@ static int pmix_probe(int *announced)
     return getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK") && hly_pmix_server();
 }
 
-static void fill(const struct halay_boot *boot, halay_boot_info_t *info)
-{
-    const struct hly_pmix_identity *id = &boot->id;
-    int announced;
-    const char *by = launcher(&announced);
-    info->rank = id->rank;
-    info->epoch = boot->life.epoch;
-    info->kept_alike = boot->life.epoch == 1 ? id->alike : 0; /* later ones exchange nothing */
-    memcpy(info->job, id->table.job, sizeof info->job);
-    memcpy(info->secret, id->table.secret, sizeof info->secret);
-    hly_boot_places_info(&id->table.places, info);
-    info->listen_fd = id->listen_fd;
-    snprintf(info->launcher, sizeof info->launcher, by ? "pmix (%s)" : "pmix", by);
-}
-
 /* Whoever can ask the PMIx server may know what the ranks put there: what they have in common
  * besides is mixed in. */
 static void secret_mix(uint8_t secret[16])
@@ -131,29 +110,26 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns,
             log, HALAY_EBOOT,
             "no PMIx server is announced in the environment (PMIX_NAMESPACE, PMIX_RANK, "
             "PMIX_SERVER_URI*): start the program with halayrun, or with srun --mpi=pmix");
-    if (self.joined < 0)
+    if (joined < 0)
         return hly_boot_error(log, HALAY_EBOOT,
                               "joining the job has failed before in this process, and is tried "
                               "once only: start the job again");
     const char *rank = getenv("PMIX_RANK");
     const char *names[3] = {getenv("PMIX_NAMESPACE"), rank, hly_pmix_server()};
-    int rc = hly_boot_claim(log, names, 3, rank, &self.life.claim_fd);
+    int rc = hly_boot_life_heeds_fork(&self, log, forked);
+    rc = rc ? rc : hly_boot_claim(log, names, 3, rank, &self.claim_fd);
     if (rc)
         return rc;
-    if (pthread_atfork(NULL, NULL, forked)) {
-        hly_boot_say(log, 0, "out of memory while joining the job");
-        rc = HALAY_ENOMEM;
-    }
-    rc = rc ? rc : hly_pmix_join(log, deadline_ns, info, &self.id);
-    if (!rc && self.id.stays && atexit(at_exit)) {
+    rc = hly_pmix_join(log, deadline_ns, info, &self.id, &stays);
+    if (!rc && stays && atexit(at_exit)) {
         hly_pmix_leave();
-        self.id.stays = false;
+        stays = false;
     }
     if (!rc)
-        secret_mix(self.id.table.secret);
-    self.joined = rc ? -1 : 1;
+        secret_mix(self.id.secret);
+    joined = rc ? -1 : 1;
     if (rc)
-        hly_boot_life_unclaim(&self.life);
+        hly_boot_life_unclaim(&self);
     return rc;
 }
 
@@ -161,33 +137,21 @@ static int pmix_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadlin
                      halay_boot_info_t *info, halay_boot_t **boot)
 {
     struct hly_boot_log log = {fn, log_arg};
+    int announced;
+    const char *by = launcher(&announced);
+    char name[32] = "pmix";
     (void)arg;
-    if (!deadline_ns)
-        return HALAY_EINVAL;
-    int rc = hly_boot_life_begin(&self.life, &log, self.id.rank, info, boot);
+    int rc = hly_boot_life_begin(&self, &log, deadline_ns, info, boot);
     if (rc)
         return rc;
-    rc = self.joined == 1 ? HALAY_OK : first_open(&log, deadline_ns, info);
-    if (rc) {
-        hly_boot_life_failed(&self.life);
-        return rc;
-    }
-    *boot = &self;
-    hly_boot_life_opened(&self.life);
-    fill(&self, info);
-    return HALAY_OK;
-}
-
-static int pmix_get(const halay_boot_t *boot, int rank, halay_place_t *place)
-{
-    return hly_boot_places_get(&boot->id.table.places, rank, place);
-}
-
-static void pmix_close(halay_boot_t *boot)
-{
-    assert(!boot || boot == &self);
-    if (boot)
-        hly_boot_life_closed(&boot->life);
+    if (joined == 1)
+        self.id.alike = 0; /* nothing was exchanged */
+    else
+        rc = first_open(&log, deadline_ns, info);
+    self.id.epoch += !rc;
+    if (by)
+        snprintf(name, sizeof name, "pmix (%s)", by);
+    return hly_boot_life_end(&self, rc, name, info, boot);
 }
 
 HALAY_API extern const halay_boot_ops_t halay_boot_v4_pmix;
@@ -196,9 +160,9 @@ const halay_boot_ops_t halay_boot_v4_pmix = {
     .name = "pmix",
     .probe = pmix_probe,
     .open = pmix_open,
-    .get = pmix_get,
+    .get = hly_boot_get,
     .lost = hly_boot_ignores_lost,
     .newcomers = hly_boot_has_no_newcomers,
-    .close = pmix_close,
+    .close = hly_boot_close,
     .leave = hly_boot_leaves_at_once,
 };

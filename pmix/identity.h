@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* identity.h - what a process knows of its job once it has joined. Inside pmix/ only. */
+/* identity.h - how a process learns who it is in its job. Inside pmix/ only. */
 #ifndef HALAY_PMIX_IDENTITY_H
 #define HALAY_PMIX_IDENTITY_H
 
@@ -8,7 +8,7 @@
 
 #include <halay/boot.h>
 
-#include "../boot/common/places.h"
+#include "../boot/common/meet.h"
 
 enum {
     HLY_PMIX_RANKS_MAX = 1 << 20, /* ranks of a job */
@@ -22,15 +22,6 @@ struct hly_pmix_table {
     uint8_t secret[16], job[16];
     uint64_t kept;                 /* as in the records */
     struct hly_boot_places places; /* points into it */
-};
-
-struct hly_pmix_identity {
-    char nspace[256];
-    int rank, nranks;
-    int listen_fd;
-    bool stays; /* the PMIx life is not over: hly_pmix_leave */
-    int alike;  /* 1: all ranks have the same rows that were kept; -1: they do not */
-    struct hly_pmix_table table;
 };
 
 /* What the records say, in memory of this process. */
@@ -60,9 +51,10 @@ void hly_pmix_table_unmap(struct hly_pmix_table *table);
 /* The address of the launcher's PMIx server in this process's environment, or NULL. */
 const char *hly_pmix_server(void);
 
-/* The one PMIx life of the process: init, one exchange, finalize (but see id->stays). Fills *id. */
+/* The one PMIx life of the process: init, one exchange, finalize. *stays: instead of finalize
+ * hly_pmix_leave is due when the process ends. Fills *id. */
 int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
-                  const halay_boot_info_t *info, struct hly_pmix_identity *id);
+                  const halay_boot_info_t *info, struct hly_boot_identity *id, bool *stays);
 void hly_pmix_leave(void);
 
 #endif

@@ -10,7 +10,6 @@
  * end, and MPI shares it.
  */
 #define _GNU_SOURCE
-#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pmix.h>
@@ -136,7 +135,7 @@ static int peers_by_host(struct joining *j, int nranks)
     return mine[0] != 0;
 }
 
-static int local_ranks(struct joining *j, struct hly_pmix_identity *id)
+static int local_ranks(struct joining *j, struct hly_boot_identity *id)
 {
     pmix_value_t *value = NULL;
     int ok;
@@ -213,12 +212,10 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
         *status = PMIX_ERR_TIMEOUT;
         if (now >= node->end_ns)
             return HALAY_OK;
-        uint64_t ms = (node->end_ns - now) / 1000000 + 1;
-        int timeout = hly_node_timeout_ms(node);
-        const uint64_t notice_ms = (hly_notices_due_ns(&node->notices) - now) / 1000000;
-        if (notice_ms < (uint64_t)timeout)
-            timeout = (int)notice_ms + 1;
-        if (poll(p, 2, ms < (uint64_t)timeout ? (int)ms : timeout) < 0 && errno != EINTR)
+        const uint64_t notice_ns = hly_notices_due_ns(&node->notices);
+        const int ms = hly_boot_ms(notice_ns < node->end_ns ? notice_ns : node->end_ns);
+        const int timeout_ms = hly_node_timeout_ms(node);
+        if (poll(p, 2, ms < timeout_ms ? ms : timeout_ms) < 0 && errno != EINTR)
             return hly_boot_errno(j->log, errno, "cannot wait for the other ranks");
         if (p[0].revents) {
             *status = hly_pmix_call_wait(&j->call, 0);
@@ -323,21 +320,22 @@ static int add_processes(const struct hly_node *node, struct hly_pmix_records *t
 }
 
 /* The first rank makes the node's table and hands it out; the others take it. */
-static int settle(struct joining *j, struct hly_pmix_identity *id)
+static int settle(struct joining *j, struct hly_boot_identity *id)
 {
     struct hly_node *node = &j->node;
     struct hly_pmix_records records;
+    struct hly_pmix_table table;
     int fd = -1;
     int rc = node->role == HLY_ROLE_MEMBER ? hly_node_take(node, &fd) : HALAY_OK;
     if (rc)
         return rc;
     if (fd < 0) {
-        struct hly_pmix_reading reading = {j->log, node, id->nspace, node->end_ns, &j->call, 0};
+        struct hly_pmix_reading reading = {j->log, node, j->me.nspace, node->end_ns, &j->call, 0};
         rc = hly_pmix_records_read(&reading, id->nranks, &records);
         if (!rc && node->role == HLY_ROLE_FIRST)
             rc = add_processes(node, &records);
         if (!rc && node->self.alone[0])
-            rc = hly_pmix_table_keep(j->log, &records, &id->table);
+            rc = hly_pmix_table_keep(j->log, &records, &table);
         else if (!rc)
             rc = hly_pmix_table_make(j->log, &records, &fd);
         if (!rc && node->role == HLY_ROLE_FIRST && fd >= 0)
@@ -347,14 +345,19 @@ static int settle(struct joining *j, struct hly_pmix_identity *id)
         hly_pmix_records_finish(&records);
     }
     if (!rc && fd >= 0)
-        rc = hly_pmix_table_map(j->log, fd, id->nranks, &id->table);
+        rc = hly_pmix_table_map(j->log, fd, id->nranks, &table);
     if (fd >= 0)
         close(fd);
-    id->alike = !rc && id->table.kept == node->self.kept ? 1 : -1;
-    return rc;
+    if (rc)
+        return rc;
+    id->alike = table.kept == node->self.kept ? 1 : -1;
+    id->places = table.places;
+    memcpy(id->job, table.job, sizeof id->job);
+    memcpy(id->secret, table.secret, sizeof id->secret);
+    return HALAY_OK;
 }
 
-static int exchange(struct joining *j, struct hly_pmix_identity *id)
+static int exchange(struct joining *j, struct hly_boot_identity *id)
 {
     struct hly_node *node = &j->node;
     char host[HLY_BOOT_HOST_BYTES];
@@ -380,13 +383,12 @@ static int exchange(struct joining *j, struct hly_pmix_identity *id)
     return rc;
 }
 
-static void prepare(struct joining *j, const halay_boot_info_t *info, struct hly_pmix_identity *id)
+static void prepare(struct joining *j, const halay_boot_info_t *info, struct hly_boot_identity *id)
 {
     char name[24];
-    snprintf(id->nspace, sizeof id->nspace, "%s", j->me.nspace);
     id->rank = (int)j->me.rank;
     j->node.log = j->log;
-    j->node.nspace = id->nspace;
+    j->node.nspace = j->me.nspace;
     j->node.server = hly_pmix_server();
     j->node.rank = j->me.rank;
     snprintf(name, sizeof name, "rank %u", j->me.rank);
@@ -452,29 +454,18 @@ static bool ends_once(void)
     return number && strtol(number, NULL, 10) > 4;
 }
 
-/* The hexadecimal digits after the next colon. *at: after them. */
-static unsigned long after_colon(char **at)
-{
-    char *colon = *at ? strchr(*at, ':') : NULL;
-    *at = NULL;
-    return colon ? strtoul(colon + 1, at, 16) : 0;
-}
-
 /* Whether somebody listens there in this network namespace: its table has a line for each socket,
  * "number: address:port address:port state ...". */
-static bool listens(unsigned long port)
+static bool listens(unsigned port)
 {
     enum { LISTENING = 10 };
     char line[256];
     bool found = false;
     FILE *file = fopen("/proc/self/net/tcp", "re");
-    while (file && !found && fgets(line, sizeof line, file)) {
-        char *at = strchr(line, ':');
-        at = at ? at + 1 : NULL;
-        const bool same = after_colon(&at) == port;
-        after_colon(&at);
-        found = same && at && strtoul(at, NULL, 16) == LISTENING;
-    }
+    for (unsigned at, state; file && !found && fgets(line, sizeof line, file);)
+        /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers of this size */
+        found = sscanf(line, "%*u: %*x:%x %*x:%*x %x", &at, &state) == 2 && at == port &&
+                state == LISTENING;
     if (file)
         fclose(file);
     return found;
@@ -486,7 +477,7 @@ static const char *of_a_container(void)
     static const char loopback[] = "tcp4://127.0.0.1:";
     const char *server = hly_pmix_server();
     const char *at = server ? strstr(server, loopback) : NULL;
-    if (!at || listens(strtoul(at + sizeof loopback - 1, NULL, 10)))
+    if (!at || listens((unsigned)strtoul(at + sizeof loopback - 1, NULL, 10)))
         return "";
     return "nobody listens at its address, 127.0.0.1. This process is in a container with a "
            "network of its own (give it the host's; Docker and Podman: --network=host; Apptainer: "
@@ -494,7 +485,7 @@ static const char *of_a_container(void)
 }
 
 int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
-                  const halay_boot_info_t *info, struct hly_pmix_identity *id)
+                  const halay_boot_info_t *info, struct hly_boot_identity *id, bool *stays)
 {
     struct heard heard = {.log = log};
     const struct hly_boot_log ears = {hear, &heard};
@@ -535,8 +526,8 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
         hly_boot_say(log, 0,
                      "MPI was finalized in this process before, and not every launcher's PMIx "
                      "server answers a task that joins again: call halay_init before MPI_Finalize");
-    id->stays = rc == HALAY_OK && mpi == MPI_TO_COME;
-    if (!id->stays && !(mpi == MPI_GONE && ends_once()))
+    *stays = rc == HALAY_OK && mpi == MPI_TO_COME;
+    if (!*stays && !(mpi == MPI_GONE && ends_once()))
         hly_pmix_leave();
     hly_node_leave(&j.node);
     free(j.local);

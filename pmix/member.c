@@ -31,13 +31,13 @@ static int hear(int fd, char text[HLY_NODE_TEXT], int *passed_fd)
 {
     union {
         struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int))];
+        char bytes[CMSG_LEN(sizeof(int))]; /* there is room for one descriptor */
     } control;
     struct iovec iov = {text, HLY_NODE_TEXT - 1};
     struct msghdr message = {.msg_iov = &iov,
                              .msg_iovlen = 1,
                              .msg_control = &control,
-                             .msg_controllen = sizeof control};
+                             .msg_controllen = sizeof control.bytes};
     ssize_t n;
     bool reset = false; /* what was said before the other end left comes after the news of that */
     *passed_fd = -1;
@@ -51,14 +51,8 @@ static int hear(int fd, char text[HLY_NODE_TEXT], int *passed_fd)
     if (n < 0)
         return errno == EAGAIN ? 0 : -1;
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    /* The room is rounded up: there may be two descriptors, where one is sent. */
-    for (size_t at = CMSG_LEN(0); head && head->cmsg_level == SOL_SOCKET &&
-                                  head->cmsg_type == SCM_RIGHTS && at < head->cmsg_len;
-         at += sizeof(int)) {
-        if (*passed_fd >= 0)
-            close(*passed_fd);
-        memcpy(passed_fd, (char *)head + at, sizeof *passed_fd);
-    }
+    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
+        memcpy(passed_fd, CMSG_DATA(head), sizeof *passed_fd);
     return n > 0 || *passed_fd >= 0 ? 1 : -1;
 }
 
@@ -78,7 +72,8 @@ static int knock(const struct hly_node *node, int k)
 /* Is the first rank, which has not come, on its way? */
 static bool may_come(const struct hly_node *node)
 {
-    struct hly_absent *all = hly_absent_look(node, false);
+    int n;
+    struct hly_absent *all = hly_absent_look(node, false, &n);
     const bool may = all && all[0].missing && all[0].here;
     free(all);
     return may;

@@ -18,7 +18,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "../common/proc.h"
 #include "absent.h"
 
 enum { TICK_MS = 100, WHY = 400 };
@@ -41,24 +40,8 @@ int hly_node_door(const struct hly_node *node, int k, struct sockaddr_un *name, 
 {
     uint8_t hash[16];
     name_of(node, hash);
-    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
-    char *to = name->sun_path + 1; /* abstract: the first byte is 0 */
-    size_t room = sizeof name->sun_path - 1;
-    int n = snprintf(to, room, "halay-node-");
-    for (int i = 0; i < 16; i++)
-        n += snprintf(to + n, room - (size_t)n, "%02x", hash[i]);
-    n += snprintf(to + n, room - (size_t)n, "-%d", k);
-    assert((size_t)n < room);
-    *bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    *bytes = hly_boot_abstract("node", hash, k, name);
     return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-}
-
-static int count(const struct hly_node *node, const struct hly_absent *all)
-{
-    int n = 0;
-    for (int i = 0; all && i < node->nlocal; i++)
-        n += all[i].missing;
-    return n;
 }
 
 bool hly_node_remind(struct hly_node *node, bool met)
@@ -66,8 +49,8 @@ bool hly_node_remind(struct hly_node *node, bool met)
     char text[HLY_NODE_TEXT];
     struct hly_line line = hly_line(text, sizeof text);
     hly_absent_note(node);
-    struct hly_absent *all = hly_absent_speaks(node) ? hly_absent_look(node, met) : NULL;
-    const int n = count(node, all);
+    int n = 0;
+    struct hly_absent *all = hly_absent_speaks(node) ? hly_absent_look(node, met, &n) : NULL;
     if (all && (n || !met)) {
         hly_line_of_node(&line, hly_boot_now_ns() - node->begin_ns, n, node->nlocal,
                          node->self.host);
@@ -82,8 +65,8 @@ bool hly_node_missing(const struct hly_node *node, bool met, char text[HLY_NODE_
 {
     char missing[HLY_NODE_TEXT - 240];
     struct hly_line line = hly_line(missing, sizeof missing);
-    struct hly_absent *all = hly_absent_look(node, met);
-    const int n = count(node, all);
+    int n;
+    struct hly_absent *all = hly_absent_look(node, met, &n);
     if (all)
         hly_absent_text(node, all, &line);
     else
@@ -141,13 +124,12 @@ void hly_node_leave(struct hly_node *node)
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         if (fds[i] >= 0)
             close(fds[i]);
-    hly_absent_finish(node);
+    free(node->came);
     free(node->hellos);
-    free(node->order);
     free(node->worlds);
     node->reception.listen_fd = node->watch_fd = node->fd = node->table_fd = -1;
+    node->came = NULL;
     node->hellos = NULL;
-    node->order = NULL;
     node->worlds = NULL;
     explicit_bzero(&node->key, sizeof node->key);
 }
@@ -200,12 +182,9 @@ static bool is_sent(struct hly_node *node, struct hly_boot_guest *g)
 
 static void list(struct hly_node *node, struct hly_boot_guest *g, int seat)
 {
-    const struct hly_boot_answer a = {
-        .magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION, .joined = HLY_BOOT_LISTED};
-    struct hly_sha sha;
+    const struct hly_boot_answer a = {.joined = HLY_BOOT_LISTED};
     node->hellos[seat] = g->hello;
-    hly_sha_init(&sha);
-    hly_boot_reception_answer(&node->reception, g, &a, "", &sha, NULL);
+    hly_boot_reception_answer(&node->reception, g, &a, "", NULL, NULL);
     g->stays = is_sent(node, g);
     if (!g->stays)
         hly_worlds_end(node->worlds, seat, false);
@@ -232,7 +211,8 @@ static void refuse_all(struct hly_node *node, const struct hly_worlds_action *a)
 
 static void look(struct hly_node *node)
 {
-    struct hly_absent *all = hly_absent_look(node, false);
+    int n;
+    struct hly_absent *all = hly_absent_look(node, false, &n);
     for (int i = 0; i < node->nlocal; i++)
         hly_worlds_seen(node->worlds, i, !(all && all[i].missing && all[i].here));
     free(all);
@@ -394,11 +374,10 @@ int hly_node_first_step(struct hly_node *node)
 
 int hly_node_timeout_ms(const struct hly_node *node)
 {
-    const uint64_t now = hly_boot_now_ns();
-    const uint64_t due = node->role == HLY_ROLE_FIRST   ? hly_worlds_due_ns(node->worlds)
-                         : node->role == HLY_ROLE_ALONE ? (node->told ? UINT64_MAX : now + 50000000)
-                                                        : UINT64_MAX;
-    return due <= now ? 0 : due - now < 1000000000 ? (int)((due - now) / 1000000) + 1 : 1000;
+    if (node->role != HLY_ROLE_FIRST)
+        return node->role == HLY_ROLE_ALONE && !node->told ? 50 : 1000;
+    const int ms = hly_boot_ms(hly_worlds_due_ns(node->worlds));
+    return ms < 1000 ? ms : 1000;
 }
 
 static int open_door(struct hly_node *node)
@@ -448,7 +427,6 @@ static void begin(struct hly_node *node)
 {
     const uint64_t now = hly_boot_now_ns(), left = now < node->end_ns ? node->end_ns - now : 0;
     const struct hly_worlds_hello hello = {node->self.id, 0, left, node->self.lost, false};
-    hly_worlds_init(node->worlds, node->nlocal, 1, node->order);
     node->worlds->once = true;
     node->worlds->list_ns = node->half_ns;
     for (int i = 0; i < node->nlocal; i++)
@@ -466,7 +444,6 @@ static int tick(const struct hly_node *node)
 
 int hly_node_first_meet(struct hly_node *node)
 {
-    const size_t n = (size_t)node->nlocal;
     int rc = HALAY_OK;
     node->reception = (struct hly_boot_reception){.log = node->log,
                                                   .key = &node->key,
@@ -481,10 +458,9 @@ int hly_node_first_meet(struct hly_node *node)
                                                   .left = lose_rank,
                                                   .said = is_said,
                                                   .full = run_out};
-    node->worlds = calloc(1, sizeof *node->worlds + n * sizeof node->worlds->place[0]);
-    node->hellos = calloc(n, sizeof node->hellos[0]);
-    node->order = calloc(n, sizeof node->order[0]);
-    if (!node->worlds || !node->hellos || !node->order)
+    node->worlds = hly_boot_worlds_new(node->nlocal, 1);
+    node->hellos = calloc((size_t)node->nlocal, sizeof node->hellos[0]);
+    if (!node->worlds || !node->hellos)
         return HALAY_ENOMEM;
     node->role = HLY_ROLE_FIRST;
     rc = hly_listen_near(node->log, NULL, &node->self.address, &node->listen_fd);

@@ -48,7 +48,6 @@ struct hly_node {
     struct hly_boot_reception reception;
     struct hly_worlds *worlds;     /* who is on the list: by place in `local` */
     struct hly_boot_hello *hellos; /* of those on it */
-    int *order;
     uint64_t linger_ns;
     char failure[HLY_NODE_TEXT]; /* empty: none */
     /* of the others */

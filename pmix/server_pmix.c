@@ -16,7 +16,6 @@
 #include <pmix_server.h>
 #include <pthread.h>
 #include <pwd.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -28,7 +27,10 @@
 
 #include <halay/launch.h>
 
+#include "../boot/common/claim.h"
+
 enum { RANKS_MAX = 1024, STOP_S = 5, NODE_BYTES = 48 };
+enum { NONE = 0, ABORTS, ABORTED, TOLD };
 
 struct client {
     halay_launch_t *server;
@@ -37,29 +39,15 @@ struct client {
 
 struct halay_launch {
     int nranks, event_fd;
-    halay_log_fn log;
-    void *log_arg;
+    struct hly_boot_log log;
     pmix_proc_t job;
-    pthread_mutex_t lock; /* guards the three below */
-    int abort_count;
-    int abort_taken;
+    /* The thread that moves it from NONE writes `abort`, and then moves it on. */
+    _Atomic int aborted;
     halay_launch_abort_t abort;
     struct client clients[];
 };
 
 static _Atomic int running;
-
-static void say(const halay_launch_params_t *params, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    if (!params->log)
-        return;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    params->log(params->log_arg, 0, text);
-}
 
 /* ------------------------------------------------------------------ on libpmix's thread */
 
@@ -88,17 +76,17 @@ static pmix_status_t on_abort(const pmix_proc_t *proc, void *object, int status,
 {
     struct client *client = object;
     uint64_t one = 1;
+    int none = NONE;
     (void)procs, (void)nprocs, (void)done, (void)arg;
     if (!client)
         return PMIX_ERR_NOT_SUPPORTED;
     halay_launch_t *server = client->server;
-    pthread_mutex_lock(&server->lock);
-    if (server->abort_count++ == 0) {
+    if (atomic_compare_exchange_strong(&server->aborted, &none, ABORTS)) {
         server->abort.rank = (int)proc->rank;
         server->abort.status = status;
         snprintf(server->abort.text, sizeof server->abort.text, "%s", text ? text : "");
+        atomic_store(&server->aborted, ABORTED);
     }
-    pthread_mutex_unlock(&server->lock);
     if (write(server->event_fd, &one, sizeof one) != sizeof one)
         return PMIX_ERROR;
     return PMIX_OPERATION_SUCCEEDED;
@@ -254,10 +242,8 @@ static halay_launch_t *server_create(const halay_launch_params_t *params)
         return NULL;
     }
     server->nranks = params->nranks;
-    server->log = params->log;
-    server->log_arg = params->log_arg;
+    server->log = (struct hly_boot_log){params->log, params->log_arg};
     PMIX_LOAD_PROCID(&server->job, params->job, PMIX_RANK_WILDCARD);
-    pthread_mutex_init(&server->lock, NULL);
     for (int i = 0; i < params->nranks; i++)
         server->clients[i].server = server;
     return server;
@@ -265,7 +251,6 @@ static halay_launch_t *server_create(const halay_launch_params_t *params)
 
 static void server_destroy(halay_launch_t *server)
 {
-    pthread_mutex_destroy(&server->lock);
     close(server->event_fd);
     free(server);
 }
@@ -288,32 +273,30 @@ static int launch_start(const halay_launch_params_t *params, halay_launch_t **ou
     if (!params || params->size < sizeof *params || params->nranks < 1 ||
         params->nranks > RANKS_MAX || !params->job || strlen(params->job) > 200)
         return HALAY_EINVAL;
+    const struct hly_boot_log log = {params->log, params->log_arg};
     int idle = 0;
-    if (!has_address()) {
-        say(params, "no PMIx server for programs that need one (MPI): no network interface of this "
-                    "machine has an IPv4 address, loopback neither (ip link set lo up)");
-        return HALAY_EUNSUPPORTED;
-    }
-    if (!atomic_compare_exchange_strong(&running, &idle, 1)) {
-        say(params, "a PMIx server runs in this process already");
-        return HALAY_ESTATE;
-    }
+    if (!has_address())
+        return hly_boot_error(
+            &log, HALAY_EUNSUPPORTED,
+            "no PMIx server for programs that need one (MPI): no network interface of this machine "
+            "has an IPv4 address, loopback neither (ip link set lo up)");
+    if (!atomic_compare_exchange_strong(&running, &idle, 1))
+        return hly_boot_error(&log, HALAY_ESTATE, "a PMIx server runs in this process already");
     halay_launch_t *server = server_create(params);
     if (!server) {
-        say(params, "cannot make the PMIx server: %s", strerror(errno));
         atomic_store(&running, 0);
-        return HALAY_ENOMEM;
+        return hly_boot_errno(&log, errno, "cannot make the PMIx server");
     }
     pmix_status_t status = init_server(params);
     if (status != PMIX_SUCCESS) {
-        say(params, "cannot start the PMIx server: PMIx_server_init says %s",
-            PMIx_Error_string(status));
+        hly_boot_say(&log, 0, "cannot start the PMIx server: PMIx_server_init says %s",
+                     PMIx_Error_string(status));
         goto undo_create;
     }
     status = register_job(server, params);
     if (status != PMIX_SUCCESS) {
-        say(params, "the PMIx server does not take a job of %d ranks: %s", params->nranks,
-            PMIx_Error_string(status));
+        hly_boot_say(&log, 0, "the PMIx server does not take a job of %d ranks: %s", params->nranks,
+                     PMIx_Error_string(status));
         goto undo_init;
     }
     *out = server;
@@ -349,19 +332,15 @@ static int launch_descriptor(const halay_launch_t *server)
 static int launch_aborted(halay_launch_t *server, halay_launch_abort_t *abort)
 {
     uint64_t count;
-    int fresh = 0;
-    if (read(server->event_fd, &count, sizeof count) != sizeof count && errno != EAGAIN)
+    int there = ABORTED;
+    (void)!read(server->event_fd, &count, sizeof count);
+    if (!atomic_compare_exchange_strong(&server->aborted, &there, TOLD))
         return 0;
-    pthread_mutex_lock(&server->lock);
-    if (server->abort_count && !server->abort_taken) {
-        size_t size = abort->size;
-        assert(size >= sizeof *abort);
-        *abort = server->abort;
-        abort->size = size;
-        fresh = server->abort_taken = 1;
-    }
-    pthread_mutex_unlock(&server->lock);
-    return fresh;
+    const size_t size = abort->size;
+    assert(size >= sizeof *abort);
+    *abort = server->abort;
+    abort->size = size;
+    return 1;
 }
 
 static void *finalize(void *none)
@@ -383,8 +362,8 @@ static void launch_stop(halay_launch_t *server)
     if (pthread_create(&thread, NULL, finalize, NULL)) {
         PMIx_server_finalize();
     } else if (pthread_timedjoin_np(thread, NULL, &until)) {
-        if (server->log)
-            server->log(server->log_arg, 1, "the PMIx server does not end within 5 s: left behind");
+        hly_boot_say(&server->log, 1, "the PMIx server does not end within %d s: left behind",
+                     STOP_S);
         pthread_detach(thread);
         return;
     }

@@ -42,9 +42,8 @@ ALLOWED = {
     "halay_core/training/shell/timeline.c": {"pthread_cond_timedwait",  # 0.1 s
                                              "pthread_join",  # for writes to a file
                                              "syscall"},  # no futex
-    "halay_boot_tcp/tcp/host.c": {"getaddrinfo"},  # of localhost
-    "halay_boot_tcp/tcp/guest.c": {"nanosleep", "getaddrinfo"},  # to a given time; of an address
     "halay_boot_tcp/tcp/gather.c": {"nanosleep"},  # until a given time
+    "boot/common/find.c": {"nanosleep", "getaddrinfo"},  # to a given time; of an address
     "boot/common/reception.c": {"epoll_wait",  # 100 ms, or 0; its owner's deadline
                                 "recv"},  # does not block
     "boot/common/visit.c": {"poll",  # until a given time
@@ -54,8 +53,6 @@ ALLOWED = {
     "boot/common/share.c": {"syscall"},  # no futex
     "common/thread.c": {"syscall"},  # no futex
     "halay_boot_meet/meet/boot_meet.c": {"nanosleep", "recv"},  # 20 ms; MSG_DONTWAIT
-    "halay_boot_meet/meet/meet_place.c": {"nanosleep"},  # until a given time
-    "halay_launch_agent/meet/meet_place.c": {"nanosleep"},  # until a given time
     "halay_launch_agent/meet/agent.c": {"recv"},  # MSG_DONTWAIT
     "halay_boot_pmix/call.c": {"poll"},  # until a given time
     "halay_boot_pmix/join.c": {"poll"},  # a second; the start deadline

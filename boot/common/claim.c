@@ -65,15 +65,6 @@ const char *hly_boot_remedy(int error)
     }
 }
 
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 32;
-    x *= 0xd6e8feb86659fd93ull;
-    x ^= x >> 32;
-    x *= 0xd6e8feb86659fd93ull;
-    return x ^ (x >> 32);
-}
-
 int hly_boot_number(const char *text, int max)
 {
     long n = 0;
@@ -103,19 +94,21 @@ bool hly_boot_split(const char *text, char host[HLY_BOOT_NAME], int *port)
     return *port > 0;
 }
 
+static void hash_with(const uint8_t key[32], const char *const strings[], int n, uint8_t hash[16])
+{
+    struct hly_piece pieces[NAMES_MAX];
+    uint8_t mac[32];
+    assert(n <= NAMES_MAX);
+    for (int i = 0; i < n; i++)
+        pieces[i] = (struct hly_piece){strings[i], strlen(strings[i]) + 1};
+    hly_mac(key, pieces, n, mac);
+    memcpy(hash, mac, 16);
+}
+
 void hly_boot_hash(const char *const strings[], int n, uint8_t hash[16])
 {
-    uint64_t a = 0xcbf29ce484222325ull, b = 0x9e3779b97f4a7c15ull;
-    for (int i = 0; i < n; i++) {
-        const unsigned char *s = (const unsigned char *)strings[i];
-        do {
-            a = (a ^ *s) * 0x100000001b3ull;
-            b = mix(b + *s + 1);
-        } while (*s++);
-    }
-    a = mix(a);
-    memcpy(hash, &a, 8);
-    memcpy(hash + 8, &b, 8);
+    static const uint8_t none[32];
+    hash_with(none, strings, n, hash);
 }
 
 bool hly_boot_secret_of(const char *secret, uint8_t key[32])
@@ -187,14 +180,9 @@ int hly_boot_secret_lacks(const struct hly_boot_log *log, const char *rank)
 
 void hly_boot_name(const char *const strings[], int n, uint8_t hash[16])
 {
-    struct hly_piece pieces[NAMES_MAX];
-    uint8_t key[32], mac[32];
-    assert(n <= NAMES_MAX);
-    for (int i = 0; i < n; i++)
-        pieces[i] = (struct hly_piece){strings[i], strlen(strings[i]) + 1};
+    uint8_t key[32];
     hly_boot_secret(key);
-    hly_mac(key, pieces, n, mac);
-    memcpy(hash, mac, 16);
+    hash_with(key, strings, n, hash);
 }
 
 /* Gives the process that listens on the name. pid 0: none, or unknown. */
@@ -258,18 +246,26 @@ static int taken(const struct hly_boot_log *log, const char *rank, const struct 
     return say_inherited(log, rank, who);
 }
 
-static socklen_t claim_name(const char *const names[], int n_names, struct sockaddr_un *name)
+socklen_t hly_boot_abstract(const char *kind, const uint8_t hash[16], int k,
+                            struct sockaddr_un *name)
 {
-    uint8_t hash[16];
-    hly_boot_name(names, n_names, hash);
     *name = (struct sockaddr_un){.sun_family = AF_UNIX};
     char *to = name->sun_path + 1; /* abstract: the first byte is 0 */
     const size_t room = sizeof name->sun_path - 1;
-    int n = snprintf(to, room, "halay-rank-");
+    int n = snprintf(to, room, "halay-%s-", kind);
     for (int i = 0; i < 16; i++)
         n += snprintf(to + n, room - (size_t)n, "%02x", hash[i]);
+    if (k >= 0)
+        n += snprintf(to + n, room - (size_t)n, "-%d", k);
     assert((size_t)n < room);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static socklen_t claim_name(const char *const names[], int n, struct sockaddr_un *name)
+{
+    uint8_t hash[16];
+    hly_boot_name(names, n, hash);
+    return hly_boot_abstract("rank", hash, -1, name);
 }
 
 /* EAGAIN, a full queue, also means that a process listens. */

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include <halay/boot.h>
 
@@ -32,7 +33,7 @@ bool hly_boot_split(const char *text, char host[HLY_BOOT_NAME], int *port);
 /* A remedy for this errno, to be appended to its text; "": none. */
 const char *hly_boot_remedy(int error);
 
-/* Two independent 64-bit hashes of n strings with their final zeros. Not cryptographic. */
+/* Of n strings with their final zeros. Whoever can guess them can make it. */
 void hly_boot_hash(const char *const strings[], int n, uint8_t hash[16]);
 
 /* Derives the key from HALAY_SECRET, so only this job's processes know it. False: HALAY_SECRET is
@@ -50,10 +51,15 @@ bool hly_boot_secret_of(const char *secret, uint8_t key[32]);
  * they do not reveal it. */
 void hly_boot_name(const char *const strings[], int n, uint8_t hash[16]);
 
+/* The abstract name "halay-KIND-HASH", or "halay-KIND-HASH-K" if k is not -1. Returns the size of
+ * *name. */
+struct sockaddr_un;
+socklen_t hly_boot_abstract(const char *kind, const uint8_t hash[16], int k,
+                            struct sockaddr_un *name);
+
 /* Describes the process that listens on a taken abstract name: "process 7 of this node". If it is
  * another user's, adds a remedy. */
 enum { HLY_BOOT_WHO = 256 };
-struct sockaddr_un;
 const char *hly_boot_holder(const struct sockaddr_un *name, size_t bytes, char who[HLY_BOOT_WHO]);
 
 /*

@@ -18,13 +18,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "listen.h"
 #include "lookup.h"
+#include "meet.h"
 
-enum { RESOLVER_S = 2 };
+#define RESOLVER_NS 2000000000ull
+
+enum { BACKLOG = 4096 };
 
 /* ---------------------------------------------------------------- addresses */
 
@@ -57,7 +59,7 @@ bool hly_address_from(const struct sockaddr *from, halay_address_t *address)
     return !IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr) && !IN6_IS_ADDR_UNSPECIFIED(&six.sin6_addr);
 }
 
-static socklen_t to_socket(const halay_address_t *address, struct sockaddr_storage *to)
+socklen_t hly_address_to(const halay_address_t *address, struct sockaddr_storage *to)
 {
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = address->port};
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = address->port};
@@ -71,6 +73,12 @@ static socklen_t to_socket(const halay_address_t *address, struct sockaddr_stora
     memcpy(&six.sin6_addr, address->ip, 16);
     memcpy(to, &six, sizeof six);
     return sizeof six;
+}
+
+bool hly_address_parse(const char *text, halay_address_t *address)
+{
+    *address = (halay_address_t){.family = strchr(text, ':') ? AF_INET6 : AF_INET};
+    return inet_pton(address->family, text, address->ip) == 1;
 }
 
 bool hly_address_loopback(const halay_address_t *address)
@@ -188,19 +196,17 @@ const char *hly_listen_interface(void)
     return name && *name ? name : NULL;
 }
 
-/* Takes the address that this host's own name resolves to, within RESOLVER_S. */
+/* Takes the address that this host's own name resolves to, within RESOLVER_NS. */
 static bool by_name(const struct ifaddrs *all, halay_address_t *address)
 {
     char name[256] = "";
-    struct timespec now;
     bool ok = false;
     halay_address_t it;
     const struct addrinfo *f = NULL;
     struct hly_lookup *l = NULL;
     if (!gethostname(name, sizeof name - 1) && name[0])
         l = hly_lookup_start(name);
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (l && hly_lookup_wait(l, ((uint64_t)now.tv_sec + RESOLVER_S) * 1000000000u))
+    if (l && hly_lookup_wait(l, hly_boot_now_ns() + RESOLVER_NS))
         hly_lookup_found(l, &f);
     for (; f; f = f->ai_next) {
         if (!hly_address_from(f->ai_addr, &it) || hly_address_loopback(&it) || !has(all, &it) ||
@@ -221,12 +227,11 @@ static bool by_route(const struct ifaddrs *all, halay_address_t *address)
 {
     static const char *const far[] = {"198.51.100.1", "2001:db8::1"};
     for (size_t i = 0; i < 2; i++) {
-        halay_address_t to = {.family = i ? AF_INET6 : AF_INET, .port = htons(9)};
+        halay_address_t to;
         struct sockaddr_storage at;
-        int parsed = inet_pton(to.family, far[i], to.ip);
-        assert(parsed == 1);
-        (void)parsed;
-        socklen_t bytes = to_socket(&to, &at);
+        hly_address_parse(far[i], &to);
+        to.port = htons(9);
+        socklen_t bytes = hly_address_to(&to, &at);
         int fd = socket(to.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         if (fd < 0)
             continue;
@@ -336,7 +341,7 @@ int hly_listen_at(halay_address_t *address)
     struct sockaddr_storage at;
     halay_address_t got;
     address->port = 0;
-    socklen_t bytes = to_socket(address, &at);
+    socklen_t bytes = hly_address_to(address, &at);
     int fd = socket(address->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
@@ -376,6 +381,8 @@ int hly_listen_near(const struct hly_boot_log *log, const halay_address_t *near,
                     halay_address_t *address, int *fd)
 {
     const char *interface = hly_listen_interface();
+    if (*fd >= 0)
+        return HALAY_OK;
     if (near && near->family && !interface) {
         *address = *near;
         address->port = 0;
@@ -387,4 +394,39 @@ int hly_listen_near(const struct hly_boot_log *log, const halay_address_t *near,
     }
     const int rc = hly_listen_choose(log, interface, address);
     return rc ? rc : hly_listen_open(log, address, fd);
+}
+
+int hly_listen_beside(const struct hly_boot_log *log, int connection, bool local,
+                      halay_address_t *address, int *fd)
+{
+    struct sockaddr_storage at = {0};
+    socklen_t bytes = sizeof at;
+    halay_address_t near;
+    if (getsockname(connection, (struct sockaddr *)&at, &bytes) ||
+        !hly_address_from((struct sockaddr *)&at, &near) || (hly_address_loopback(&near) && !local))
+        near.family = 0;
+    return hly_listen_near(log, &near, address, fd);
+}
+
+int hly_listen_door(struct sockaddr_storage *at, int port)
+{
+    const int on = 1, off = 0;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)at;
+    const bool is_six = at->ss_family == AF_INET6;
+    six->sin6_port = htons((uint16_t)port); /* at the same place in both families */
+    const int fd = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 && errno == EAFNOSUPPORT && is_six && IN6_IS_ADDR_UNSPECIFIED(&six->sin6_addr)) {
+        *at = (struct sockaddr_storage){.ss_family = AF_INET};
+        return hly_listen_door(at, port);
+    }
+    if (fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
+        !(is_six && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off)) &&
+        !bind(fd, (struct sockaddr *)at, is_six ? sizeof *six : sizeof(struct sockaddr_in)) &&
+        !listen(fd, BACKLOG))
+        return fd;
+    const int error = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    return -1;
 }

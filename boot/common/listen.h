@@ -29,11 +29,24 @@ int hly_listen_at(halay_address_t *address);
 /* The same, with errors logged: HALAY_EBOOT, HALAY_ENOMEM. */
 int hly_listen_open(const struct hly_boot_log *log, halay_address_t *address, int *fd);
 
-/* The same at the IP of `near`, if the user names no interface and this host has that IP. If near
- * is NULL or has no family, at an address of hly_listen_choose(). */
+/* The same, unless *fd is one already, at the IP of `near`, if the user names no interface and this
+ * host has that IP. If near is NULL or has no family, at an address of hly_listen_choose(). */
 int hly_listen_near(const struct hly_boot_log *log, const halay_address_t *near,
                     halay_address_t *address, int *fd);
 
+/* The same at the IP of this end of a connection. local: the other ranks are on this machine, too;
+ * else no loopback will do. */
+int hly_listen_beside(const struct hly_boot_log *log, int connection, bool local,
+                      halay_address_t *address, int *fd);
+
+/* A listening, non-blocking socket for many, at this address; one of IPv6 serves IPv4, too. If it
+ * is any address, and there is no IPv6, *at becomes that of IPv4. -1: see errno. */
+int hly_listen_door(struct sockaddr_storage *at, int port);
+
+/* An IP address as text; port 0. */
+bool hly_address_parse(const char *text, halay_address_t *address);
+/* Returns the size of *to. */
+socklen_t hly_address_to(const halay_address_t *address, struct sockaddr_storage *to);
 bool hly_address_loopback(const halay_address_t *address);
 bool hly_address_same_ip(const halay_address_t *a, const halay_address_t *b);
 /* False: other hosts could not use the address (another family, or link-local). */

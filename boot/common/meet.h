@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <halay/boot.h>
 
@@ -102,15 +104,18 @@ struct hly_boot_identity {
     int alike;    /* HLY_BOOT_ALIKE: 1 or -1 */
     uint64_t epoch;
     uint8_t job[16], secret[16];
-    struct hly_boot_places places; /* points to what follows */
-    struct hly_boot_run *runs;
-    struct hly_boot_node *nodes;
-    struct hly_boot_other *others;
-    struct hly_boot_process *processes;
-    uint16_t *ports;
+    struct hly_boot_places places; /* points into `memory`, or into a mapping */
+    void *memory;
 };
 
 uint64_t hly_boot_now_ns(void);
+/* For poll(): in how many milliseconds that is, at most 60,000; 0: it is over. */
+static inline int hly_boot_ms(uint64_t until_ns)
+{
+    const uint64_t now = hly_boot_now_ns(),
+                   ms = now < until_ns ? (until_ns - now) / 1000000 + 1 : 0;
+    return ms < 60000 ? (int)ms : 60000;
+}
 /* Is the other end of a Unix socket a process of this user? */
 bool hly_boot_same_user(int fd);
 /* HALAY_EBOOT, logged. */
@@ -216,13 +221,17 @@ struct hly_boot_reception {
     void (*full)(void *arg); /* there are no descriptors left */
 };
 
+/* NULL: no memory. With room for `order`. */
+struct hly_worlds *hly_boot_worlds_new(int nplaces, int least);
+
 /* The caller has set log, key, holder, refusal, listen_fd, local, address and the callbacks.
  * HALAY_ENOMEM, HALAY_EBOOT (see errno). Call _close in any case. */
 int hly_boot_reception_open(struct hly_boot_reception *r, int nguests);
 /* Handles the events that have come; waits for one at most timeout_ms. */
 void hly_boot_reception_turn(struct hly_boot_reception *r, int timeout_ms);
 /* Answers a guest. The caller keeps payload and part until the guest has left. sha: of the
- * payload's first a->bytes; part: more bytes to send after the payload, or NULL. */
+ * payload's first a->bytes, NULL: to be computed; part: more bytes to send after the payload, or
+ * NULL. */
 void hly_boot_reception_answer(struct hly_boot_reception *r, struct hly_boot_guest *guest,
                                const struct hly_boot_answer *a, const char *payload,
                                const struct hly_sha *sha, const struct hly_piece *part);
@@ -254,9 +263,32 @@ struct hly_boot_visit {
     uint64_t wait_ns; /* for a node's list; 0: waits for the answer until end_ns */
 };
 
+enum { HLY_BOOT_WHY = 200 };
+
+/* How a guest looks for the holder, from notices.since_ns to end_ns. */
+struct hly_boot_search {
+    const struct hly_boot_log *log;
+    const struct hly_boot_key *key;
+    const struct sockaddr_un *near; /* a Unix socket of this machine; NULL: the holder is */
+    const char *name;               /* on this host, at one of these ports */
+    const int *ports;
+    int nports;
+    uint64_t end_ns, timeout_ns; /* timeout_ns: for a port that does not answer, at first */
+    struct hly_notices notices;
+    const char *who, *looks; /* "halay_init"; "rank 1 looks for rank 0 at 'host'" */
+    int port;                /* at which the holder is */
+    char why[HLY_BOOT_WHY];  /* what was found last instead of it */
+};
+/* The connection, greeted and non-blocking, or -1. */
+int hly_boot_find(struct hly_boot_search *search, struct hly_boot_greeting *greeting);
+/* The same at one address, at this port of it if that is not 0. -1: errno is EAGAIN if the holder
+ * may be there, and be too busy. */
+int hly_boot_knock(const struct hly_boot_key *key, const struct sockaddr *to, socklen_t bytes,
+                   int port, uint64_t until_ns, struct hly_boot_greeting *greeting,
+                   char why[HLY_BOOT_WHY]);
 /* Waits until until_ns for a descriptor to be ready. False: it is not. */
 bool hly_boot_wait(int fd, short events, uint64_t until_ns);
-/* Reads the holder's greeting. False: another program answers; *why says which. */
+/* Reads the holder's greeting. False: *why says who answers instead, if anybody does. */
 bool hly_boot_visit_greeted(const struct hly_boot_key *key, int fd, uint64_t until_ns,
                             struct hly_boot_greeting *greeting, const char **why);
 /* Sends the hello over a greeted, non-blocking connection, and reads the answer, which is JOINED,

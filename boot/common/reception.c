@@ -79,11 +79,19 @@ void hly_boot_reception_answer(struct hly_boot_reception *r, struct hly_boot_gue
                                const struct hly_boot_answer *a, const char *payload,
                                const struct hly_sha *payload_sha, const struct hly_piece *part)
 {
-    struct hly_sha sha = *payload_sha;
+    struct hly_sha sha;
     uint8_t digest[32];
     assert(!g->answering);
+    if (payload_sha) {
+        sha = *payload_sha;
+    } else {
+        hly_sha_init(&sha);
+        hly_sha_add(&sha, payload, a->bytes);
+    }
     g->answering = true;
     g->answer = *a;
+    g->answer.magic = HLY_BOOT_MAGIC;
+    g->answer.version = HLY_BOOT_VERSION;
     g->body[0] = (struct hly_piece){payload, a->bytes - (part ? part->bytes : 0)};
     if (part) {
         g->body[1] = *part;
@@ -98,12 +106,8 @@ void hly_boot_reception_answer(struct hly_boot_reception *r, struct hly_boot_gue
 void hly_boot_reception_text(struct hly_boot_reception *r, struct hly_boot_guest *g,
                              const char *text, uint32_t said)
 {
-    struct hly_boot_answer a = {.magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION, .said = said};
-    struct hly_sha sha;
-    a.bytes = (uint32_t)strlen(text);
-    hly_sha_init(&sha);
-    hly_sha_add(&sha, text, a.bytes);
-    hly_boot_reception_answer(r, g, &a, text, &sha, NULL);
+    const struct hly_boot_answer a = {.said = said, .bytes = (uint32_t)strlen(text)};
+    hly_boot_reception_answer(r, g, &a, text, NULL, NULL);
 }
 
 bool hly_boot_reception_push(const struct hly_boot_guest *g, const void *bytes, size_t n)
@@ -332,6 +336,16 @@ void hly_boot_reception_turn(struct hly_boot_reception *r, int timeout_ms)
     for (int i = 0; i < n; i++) /* last, since the events above may have freed slots */
         if (!events[i].data.ptr)
             let_in(r);
+}
+
+struct hly_worlds *hly_boot_worlds_new(int nplaces, int least)
+{
+    const size_t n = (size_t)nplaces;
+    const size_t bytes = sizeof(struct hly_worlds) + n * sizeof(struct hly_place);
+    struct hly_worlds *w = calloc(1, bytes + n * sizeof w->order[0]);
+    if (w)
+        hly_worlds_init(w, nplaces, least, (int *)(void *)((char *)w + bytes));
+    return w;
 }
 
 int hly_boot_reception_open(struct hly_boot_reception *r, int nguests)

@@ -238,26 +238,24 @@ static bool read_nodes(const char *from, const char *end, int nnodes, struct hly
 static int read_all(const struct hly_boot_answer *answer, const char *from,
                     struct hly_boot_identity *id)
 {
-    size_t n = answer->nranks, ports = n * sizeof id->ports[0];
-    size_t runs = answer->nruns * sizeof id->runs[0],
-           others = answer->nothers * sizeof id->others[0],
-           processes = answer->nprocesses * sizeof id->processes[0];
+    const size_t n = answer->nranks, runs = answer->nruns * sizeof(struct hly_boot_run),
+                 ports = n * sizeof(uint16_t),
+                 others = answer->nothers * sizeof(struct hly_boot_other),
+                 processes = answer->nprocesses * sizeof(struct hly_boot_process);
     if (n < 1 || n > HLY_BOOT_RANKS_MAX || answer->rank >= n || answer->nnodes < 1 ||
         answer->nnodes > answer->nruns || answer->nruns > n || answer->nothers > n ||
         answer->nprocesses > n || answer->bytes < runs + ports + others + processes)
         return HALAY_EBOOT;
-    id->runs = malloc(runs);
-    id->ports = malloc(ports);
-    id->others = malloc(others + 1);
-    id->processes = malloc(processes + 1);
-    id->nodes = calloc(answer->nnodes, sizeof id->nodes[0]);
-    if (!id->runs || !id->ports || !id->others || !id->processes || !id->nodes)
+    char *to = id->memory = calloc(1, processes + runs + others + ports +
+                                          answer->nnodes * sizeof(struct hly_boot_node));
+    if (!to)
         return HALAY_ENOMEM;
-    memcpy(id->runs, from, runs);
-    memcpy(id->ports, from + runs, ports);
-    memcpy(id->others, from + runs + ports, others);
     const char *nodes_end = from + answer->bytes - processes;
-    memcpy(id->processes, nodes_end, processes);
+    memcpy(to, nodes_end, processes);
+    memcpy(to + processes, from, runs);
+    memcpy(to + processes + runs, from + runs + ports, others);
+    struct hly_boot_node *nodes = (void *)(to + processes + runs + others);
+    memcpy(nodes + answer->nnodes, from + runs, ports);
     id->rank = (int)answer->rank;
     id->nranks = (int)n;
     id->epoch = answer->epoch;
@@ -266,12 +264,12 @@ static int read_all(const struct hly_boot_answer *answer, const char *from,
                                           .nruns = (int)answer->nruns,
                                           .nothers = (int)answer->nothers,
                                           .nprocesses = (int)answer->nprocesses,
-                                          .runs = id->runs,
-                                          .nodes = id->nodes,
-                                          .ports = id->ports,
-                                          .others = id->others,
-                                          .processes = id->processes};
-    return read_nodes(from + runs + ports + others, nodes_end, id->places.nnodes, id->nodes) &&
+                                          .processes = (void *)to,
+                                          .runs = (void *)(to + processes),
+                                          .others = (void *)(to + processes + runs),
+                                          .nodes = nodes,
+                                          .ports = (void *)(nodes + answer->nnodes)};
+    return read_nodes(from + runs + ports + others, nodes_end, id->places.nnodes, nodes) &&
                    hly_boot_places_valid(&id->places)
                ? HALAY_OK
                : HALAY_EBOOT;
@@ -300,15 +298,7 @@ int hly_boot_table_read(const struct hly_boot_key *key, const struct hly_boot_an
 
 void hly_boot_identity_finish(struct hly_boot_identity *id)
 {
-    free(id->runs);
-    free(id->ports);
-    free(id->others);
-    free(id->processes);
-    free(id->nodes);
-    id->runs = NULL;
-    id->ports = NULL;
-    id->others = NULL;
-    id->processes = NULL;
-    id->nodes = NULL;
+    free(id->memory);
+    id->memory = NULL;
     memset(&id->places, 0, sizeof id->places);
 }

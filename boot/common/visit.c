@@ -10,22 +10,15 @@
 
 #include "meet.h"
 
-#define MS 1000000ull
-
 bool hly_boot_wait(int fd, short events, uint64_t until_ns)
 {
-    for (;;) {
-        uint64_t now = hly_boot_now_ns();
-        struct pollfd p = {.fd = fd, .events = events};
-        if (now >= until_ns)
-            return false;
-        uint64_t ms = (until_ns - now) / MS + 1;
-        int n = poll(&p, 1, ms < 60000 ? (int)ms : 60000);
-        if (n > 0)
-            return true;
-        if (n < 0 && errno != EINTR)
-            return false;
+    struct pollfd p = {.fd = fd, .events = events};
+    for (int ms; (ms = hly_boot_ms(until_ns));) {
+        const int n = poll(&p, 1, ms);
+        if (n > 0 || (n < 0 && errno != EINTR))
+            return n > 0;
     }
+    return false;
 }
 
 /* Reads all the bytes. False: errno is 0 (end of the stream), ETIMEDOUT, or that of recv(). */
@@ -55,9 +48,11 @@ bool hly_boot_visit_greeted(const struct hly_boot_key *key, int fd, uint64_t unt
                             struct hly_boot_greeting *greeting, const char **why)
 {
     memset(greeting, 0, sizeof *greeting);
-    bool whole = take(fd, greeting, sizeof *greeting, until_ns);
-    *why = greeting->magic == HLY_BOOT_MAGIC ? "the rendezvous of another job"
-                                             : "something that is not Halay";
+    const bool whole = take(fd, greeting, sizeof *greeting, until_ns);
+    *why = greeting->magic == HLY_BOOT_MAGIC ? "the rendezvous of another job answers there"
+           : greeting->magic || whole        ? "something that is not Halay answers there"
+           : errno == ETIMEDOUT              ? "what listens there says nothing"
+                                             : "somebody who hangs up answers there";
     return greeting->magic == HLY_BOOT_MAGIC && whole &&
            !memcmp(greeting->key, key->job, sizeof greeting->key);
 }

@@ -7,7 +7,6 @@
  * is kept as one mark a process and one for all, so there is no queue.
  */
 #define _GNU_SOURCE
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

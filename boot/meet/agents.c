@@ -133,19 +133,15 @@ void hly_agents_heard(halay_launch_t *d, struct hly_boot_guest *guest)
         hly_worlds_bring(d->worlds, s);
         snprintf(d->slots[s].host, sizeof d->slots[s].host, "%s", agent->host);
     }
-    struct hly_boot_answer a = {.magic = HLY_BOOT_MAGIC,
-                                .version = HLY_BOOT_VERSION,
-                                .joined =
+    struct hly_boot_answer a = {.joined =
                                     HLY_BOOT_JOINED | (d->params.least ? HLY_BOOT_CHANGES : 0),
                                 .nprocesses = (uint32_t)n,
                                 .rank = (uint32_t)first,
                                 .nranks = (uint32_t)d->params.nranks};
-    struct hly_sha sha;
-    hly_sha_init(&sha);
     guest->stays = true;
     hly_frames_init(&agent->frames, &d->key, HLY_FROM_HEAD, &guest->greeting, it);
     hly_frame_keep_alive(guest->fd);
-    hly_boot_reception_answer(&d->reception, guest, &a, "", &sha, NULL);
+    hly_boot_reception_answer(&d->reception, guest, &a, "", NULL, NULL);
 }
 
 static bool take_frame(halay_launch_t *d, struct hly_agent *agent, const struct hly_frame *f)

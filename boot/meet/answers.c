@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* answers.c - says to the processes, and to the log, what their world says (world.h). */
 #define _GNU_SOURCE
-#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -51,10 +49,8 @@ static void make_world(halay_launch_t *d)
     hly_boot_reception_forget(&d->reception);
     hly_boot_table_finish(&d->table);
     for (int rank = 0; rank < w->n; rank++)
-        d->hellos[rank] = d->slots[d->order[rank]].hello;
-    *a = (struct hly_boot_answer){.magic = HLY_BOOT_MAGIC,
-                                  .version = HLY_BOOT_VERSION,
-                                  .joined = HLY_BOOT_JOINED | (changes ? HLY_BOOT_CHANGES : 0),
+        d->hellos[rank] = d->slots[w->order[rank]].hello;
+    *a = (struct hly_boot_answer){.joined = HLY_BOOT_JOINED | (changes ? HLY_BOOT_CHANGES : 0),
                                   .epoch = w->epoch + 1};
     memcpy(a->job, d->job, sizeof a->job);
     memcpy(a->secret, d->secret, sizeof a->secret);
@@ -63,7 +59,7 @@ static void make_world(halay_launch_t *d)
                           w->n);
         return;
     }
-    if (w->epoch && !w->place[d->order[0]].member)
+    if (w->epoch && !w->place[w->order[0]].member)
         hly_boot_say(&d->log, 1,
                      "no process of the last meeting is left: %d that have been started since "
                      "begin without what it had in memory",
@@ -76,7 +72,7 @@ static void make_world(halay_launch_t *d)
     d->first = NULL;
     d->newcomers_told = 0;
     for (int rank = 0; rank < w->n; rank++) {
-        struct hly_slot *slot = &d->slots[d->order[rank]];
+        struct hly_slot *slot = &d->slots[w->order[rank]];
         struct hly_boot_guest *guest = slot->guest;
         struct hly_boot_answer own = *a;
         const struct hly_piece part = hly_boot_table_part(&d->table, (uint32_t)rank, &own);

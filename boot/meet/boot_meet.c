@@ -3,17 +3,16 @@
  * boot_meet.c - the bootstrap of a job whose launcher has a driver (HALAY_JOB): every open asks it
  * who this process is now. docs/decisions/bootstraps.md#0096.
  *
- * Invariant: `id` is that of the last open; its socket is the process's, and stays. The life
- * (life.h) guards everything in `self`.
+ * Invariant: `id` is that of the last open; its socket is the process's, and stays. The phase
+ * (life.h) guards all else here.
  */
 #define _GNU_SOURCE
-#include <assert.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../common/life.h"
@@ -23,31 +22,28 @@
 
 #define LEAVE_NS 1000000000ull
 
-struct halay_boot {
-    struct hly_boot_life life;
-    bool known; /* id_bytes, the claim and the socket are there */
-    uint8_t id_bytes[16];
+static struct halay_boot self = HLY_BOOT_CLOSED;
+static struct {
+    bool known; /* id and the claim are there */
+    uint8_t id[16];
     halay_address_t address; /* of the socket */
-    struct hly_boot_identity id;
     int news_fd; /* of rank 0: the driver says how many newcomers wait; -1: there is none */
     uint32_t newcomers;
     int nlost;
     struct hly_boot_lost lost[HLY_BOOT_LOST_RUNS]; /* ranks of the last epoch */
-};
-
-static struct halay_boot self = {.life.claim_fd = -1, .id.listen_fd = -1, .news_fd = -1};
+} own = {.news_fd = -1};
 
 static void hear_no_more(void)
 {
-    if (self.news_fd >= 0)
-        close(self.news_fd);
-    self.news_fd = -1;
-    self.newcomers = 0;
+    if (own.news_fd >= 0)
+        close(own.news_fd);
+    own.news_fd = -1;
+    own.newcomers = 0;
 }
 
 static void forked(void)
 {
-    hly_boot_life_forked(&self.life, &self.id.listen_fd);
+    hly_boot_life_forked(&self);
     hear_no_more();
 }
 
@@ -68,20 +64,6 @@ struct caller {
     uint64_t end_ns;
 };
 
-/* The socket at which the others find this process: made once, where it reaches the driver from. */
-static int listen_once(const struct caller *c, int fd)
-{
-    if (self.id.listen_fd >= 0)
-        return HALAY_OK;
-    halay_address_t near = {0};
-    struct sockaddr_storage at = {0};
-    socklen_t bytes = sizeof at;
-    if (getsockname(fd, (struct sockaddr *)&at, &bytes) ||
-        !hly_address_from((struct sockaddr *)&at, &near) || hly_address_loopback(&near))
-        near.family = 0;
-    return hly_listen_near(c->log, &near, &self.address, &self.id.listen_fd);
-}
-
 static int ask_once(struct caller *c, enum hly_boot_heard *heard)
 {
     struct hly_boot_greeting greeting;
@@ -90,9 +72,10 @@ static int ask_once(struct caller *c, enum hly_boot_heard *heard)
     int fd = hly_meet_place_call(c->log, &c->place, &c->key, c->guest, c->end_ns, &greeting);
     if (fd < 0)
         return HALAY_EBOOT;
-    int rc = listen_once(c, fd);
+    /* At this socket the others find this process. It is made once. */
+    int rc = hly_listen_beside(c->log, fd, false, &own.address, &self.id.listen_fd);
     if (!rc) {
-        c->hello.address = self.address;
+        c->hello.address = own.address;
         rc = hly_boot_visit(&visit, fd, &greeting, &c->hello, &id);
     }
     const bool listens = !rc && id.changes && id.rank == 0;
@@ -100,8 +83,8 @@ static int ask_once(struct caller *c, enum hly_boot_heard *heard)
         close(fd);
     if (rc)
         return rc;
-    self.news_fd = listens ? fd : -1;
-    self.nlost = 0;
+    own.news_fd = listens ? fd : -1;
+    own.nlost = 0;
     id.listen_fd = self.id.listen_fd;
     hly_boot_identity_finish(&self.id);
     self.id = id;
@@ -125,19 +108,16 @@ static int ask(struct caller *c)
 static int begin(const struct hly_boot_log *log, const struct hly_meet_told *told)
 {
     const char *slot = told->slot, *names[3] = {"meet", told->meet, slot};
-    if (self.known)
+    if (own.known)
         return HALAY_OK;
     int rc = hly_boot_secret_lacks(log, slot);
     if (!rc)
-        rc = hly_boot_random(log, self.id_bytes, sizeof self.id_bytes);
+        rc = hly_boot_life_heeds_fork(&self, log, forked);
     if (!rc)
-        rc = hly_boot_claim(log, names, 3, slot, &self.life.claim_fd);
-    if (!rc && pthread_atfork(NULL, NULL, forked)) {
-        hly_boot_say(log, 0, "out of memory for the rendezvous");
-        hly_boot_life_unclaim(&self.life);
-        rc = HALAY_ENOMEM;
-    }
-    self.known = !rc;
+        rc = hly_boot_random(log, own.id, sizeof own.id);
+    if (!rc)
+        rc = hly_boot_claim(log, names, 3, slot, &self.claim_fd);
+    own.known = !rc;
     return rc;
 }
 
@@ -156,9 +136,9 @@ static int prepare(struct caller *c)
     c->hello.rank = c->hello.nranks = HLY_BOOT_NOBODY;
     c->hello.was = self.id.epoch ? (uint32_t)self.id.rank : HLY_BOOT_NOBODY;
     c->hello.epoch = self.id.epoch;
-    memcpy(c->hello.id, self.id_bytes, sizeof c->hello.id);
+    memcpy(c->hello.id, own.id, sizeof c->hello.id);
     for (int i = 0; i < HLY_BOOT_LOST_RUNS; i++)
-        c->hello.lost[i] = i < self.nlost ? self.lost[i] : (struct hly_boot_lost){1, 0};
+        c->hello.lost[i] = i < own.nlost ? own.lost[i] : (struct hly_boot_lost){1, 0};
     return HALAY_OK;
 }
 
@@ -176,54 +156,30 @@ static int open_again(const struct hly_boot_log *log, uint64_t deadline_ns,
     return rc;
 }
 
-static void fill(halay_boot_info_t *info)
-{
-    info->rank = self.id.rank;
-    info->epoch = self.id.epoch;
-    info->kept_alike = self.id.alike;
-    memcpy(info->job, self.id.job, sizeof info->job);
-    memcpy(info->secret, self.id.secret, sizeof info->secret);
-    hly_boot_places_info(&self.id.places, info);
-    info->listen_fd = self.id.listen_fd;
-    char launcher[24];
-    snprintf(info->launcher, sizeof info->launcher,
-             hly_job_has("launcher", launcher, sizeof launcher) ? "meet (%.20s)" : "meet",
-             launcher);
-}
-
 static int meet_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadline_ns,
                      halay_boot_info_t *info, halay_boot_t **boot)
 {
     struct hly_boot_log log = {fn, log_arg};
+    char by[24], launcher[32] = "meet";
     (void)arg;
-    if (!deadline_ns)
-        return HALAY_EINVAL;
-    int rc = hly_boot_life_begin(&self.life, &log, self.id.rank, info, boot);
+    int rc = hly_boot_life_begin(&self, &log, deadline_ns, info, boot);
     if (rc)
         return rc;
     rc = open_again(&log, deadline_ns, info);
-    if (rc) {
-        hly_boot_life_failed(&self.life);
-        return rc;
-    }
-    *boot = &self;
-    hly_boot_secret_hide();
-    hly_boot_life_opened(&self.life);
-    fill(info);
-    return HALAY_OK;
-}
-
-static int meet_get(const halay_boot_t *boot, int rank, halay_place_t *place)
-{
-    return hly_boot_places_get(&boot->id.places, rank, place);
+    if (!rc)
+        hly_boot_secret_hide();
+    if (hly_job_has("launcher", by, sizeof by))
+        snprintf(launcher, sizeof launcher, "meet (%.20s)", by);
+    return hly_boot_life_end(&self, rc, launcher, info, boot);
 }
 
 /* Of more runs than a hello has room for, the launcher knows those that have ended. */
 static void meet_lost(halay_boot_t *boot, int rank)
 {
     const uint32_t r = (uint32_t)rank;
-    for (int i = 0; i < boot->nlost; i++) {
-        struct hly_boot_lost *run = &boot->lost[i];
+    (void)boot;
+    for (int i = 0; i < own.nlost; i++) {
+        struct hly_boot_lost *run = &own.lost[i];
         if (r >= run->first && r <= run->last)
             return;
         if (r + 1 == run->first || r == run->last + 1) {
@@ -231,8 +187,8 @@ static void meet_lost(halay_boot_t *boot, int rank)
             return;
         }
     }
-    if (boot->nlost < HLY_BOOT_LOST_RUNS)
-        boot->lost[boot->nlost++] = (struct hly_boot_lost){r, r};
+    if (own.nlost < HLY_BOOT_LOST_RUNS)
+        own.lost[own.nlost++] = (struct hly_boot_lost){r, r};
 }
 
 static int meet_newcomers(halay_boot_t *boot, int *count)
@@ -241,14 +197,14 @@ static int meet_newcomers(halay_boot_t *boot, int *count)
     ssize_t n = sizeof news;
     if (!boot->id.changes)
         return HALAY_EUNSUPPORTED;
-    while (boot->news_fd >= 0 && n == sizeof news) { /* it was sent as one */
-        n = recv(boot->news_fd, &news, sizeof news, MSG_DONTWAIT);
+    while (own.news_fd >= 0 && n == sizeof news) { /* it was sent as one */
+        n = recv(own.news_fd, &news, sizeof news, MSG_DONTWAIT);
         if (n == sizeof news)
-            boot->newcomers = news;
+            own.newcomers = news;
     }
     if (n >= 0) /* the driver has gone, and with it all that wait there */
         hear_no_more();
-    *count = boot->newcomers < INT_MAX ? (int)boot->newcomers : INT_MAX;
+    *count = own.newcomers < INT_MAX ? (int)own.newcomers : INT_MAX;
     return HALAY_OK;
 }
 
@@ -275,22 +231,15 @@ static void meet_leave(halay_boot_t *boot)
     explicit_bzero(&c.key, sizeof c.key);
 }
 
-static void meet_close(halay_boot_t *boot)
-{
-    assert(!boot || boot == &self);
-    if (boot)
-        hly_boot_life_closed(&boot->life);
-}
-
 HALAY_API extern const halay_boot_ops_t halay_boot_v4_meet;
 const halay_boot_ops_t halay_boot_v4_meet = {
     .size = sizeof(halay_boot_ops_t),
     .name = "meet",
     .probe = meet_probe,
     .open = meet_open,
-    .get = meet_get,
+    .get = hly_boot_get,
     .lost = meet_lost,
     .newcomers = meet_newcomers,
-    .close = meet_close,
+    .close = hly_boot_close,
     .leave = meet_leave,
 };

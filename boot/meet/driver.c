@@ -9,10 +9,8 @@
 #define _GNU_SOURCE
 #include "driver.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,42 +118,25 @@ static void full(void *arg)
 
 /* ---------------------------------------------------------------- the contract */
 
-/* IPv4 as IPv6 has it, so that one socket serves both. */
-static bool listen_only(const char *text, struct sockaddr_in6 *at, halay_address_t *reached)
-{
-    struct sockaddr_in four = {.sin_family = AF_INET};
-    char mapped[INET6_ADDRSTRLEN + 8];
-    if (inet_pton(AF_INET, text, &four.sin_addr) == 1) {
-        snprintf(mapped, sizeof mapped, "::ffff:%.40s", text);
-        return inet_pton(AF_INET6, mapped, &at->sin6_addr) == 1 &&
-               hly_address_from((const struct sockaddr *)&four, reached);
-    }
-    return inet_pton(AF_INET6, text, &at->sin6_addr) == 1 &&
-           hly_address_from((const struct sockaddr *)at, reached);
-}
-
 /* On all interfaces, if none is named: agents know this host by any of its names. */
 static int listen_for_agents(halay_launch_t *d)
 {
-    const int off = 0, on = 1;
-    struct sockaddr_in6 at = {.sin6_family = AF_INET6,
-                              .sin6_port =
-                                  htons((uint16_t)(d->params.port > 0 ? d->params.port : 0))};
+    struct sockaddr_storage at = {.ss_family = AF_INET6};
     socklen_t bytes = sizeof at;
-    halay_address_t reached;
+    halay_address_t reached, bound;
     char name[HLY_LISTEN_NAME];
     if (!d->params.listen && hly_listen_choose(&d->log, hly_listen_interface(), &reached))
         return -1;
-    if (d->params.listen && !listen_only(d->params.listen, &at, &reached)) {
+    if (d->params.listen &&
+        (!hly_address_parse(d->params.listen, &reached) || !hly_address_to(&reached, &at) ||
+         !hly_address_from((struct sockaddr *)&at, &reached))) {
         hly_boot_say(&d->log, 0, "'%.80s' is no IP address to listen at", d->params.listen);
         return -1;
     }
-    const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0 && !setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) &&
-        !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
-        !bind(fd, (struct sockaddr *)&at, sizeof at) && !listen(fd, BACKLOG) &&
-        !getsockname(fd, (struct sockaddr *)&at, &bytes)) {
-        reached.port = at.sin6_port;
+    const int fd = hly_listen_door(&at, d->params.port > 0 ? d->params.port : 0);
+    if (fd >= 0 && !getsockname(fd, (struct sockaddr *)&at, &bytes)) {
+        hly_address_from((struct sockaddr *)&at, &bound);
+        reached.port = bound.port;
         snprintf(d->address, sizeof d->address, "%s", hly_address_name(&reached, name));
         return fd;
     }
@@ -199,7 +180,6 @@ static void meet_stop(halay_launch_t *d)
     }
     hly_boot_table_finish(&d->table);
     free(d->hellos);
-    free(d->order);
     free(d->slots);
     free(d->worlds);
     free(d->agents);
@@ -214,15 +194,13 @@ static int prepare(halay_launch_t *d)
     const size_t n = (size_t)d->params.nranks;
     d->key.has_secret = hly_boot_secret_of(d->params.secret, d->key.secret);
     hly_boot_hash(&key, 1, d->key.job);
-    d->worlds = calloc(1, sizeof *d->worlds + n * sizeof d->worlds->place[0]);
+    d->worlds = hly_boot_worlds_new(d->params.nranks, d->params.least);
     d->slots = calloc(n, sizeof d->slots[0]);
-    d->order = calloc(n, sizeof d->order[0]);
     d->hellos = calloc(n, sizeof d->hellos[0]);
     d->most_agents = d->params.port ? d->params.nranks : 0;
     d->agents = calloc((size_t)d->most_agents + 1, sizeof d->agents[0]);
-    if (!d->worlds || !d->slots || !d->order || !d->hellos || !d->agents)
+    if (!d->worlds || !d->slots || !d->hellos || !d->agents)
         return hly_boot_error(&d->log, HALAY_ENOMEM, "out of memory for a job of %zu processes", n);
-    hly_worlds_init(d->worlds, d->params.nranks, d->params.least, d->order);
     d->worlds->timeout_ns = hly_meet_seconds_ns("HALAY_STOP_TIMEOUT", HLY_MEET_STOP_S);
     int rc = hly_boot_random(&d->log, d->job, sizeof d->job);
     return rc || d->key.has_secret ? rc : hly_boot_random(&d->log, d->secret, sizeof d->secret);
@@ -312,11 +290,8 @@ static int meet_progress(halay_launch_t *d)
     hly_boot_reception_turn(&d->reception, 0);
     hly_driver_go_on(d);
     hly_driver_tell_news(d);
-    const uint64_t now = hly_boot_now_ns(), next = hly_worlds_due_ns(d->worlds);
-    if (next == UINT64_MAX)
-        return -1;
-    return next > now ? (int)((next - now) / 1000000 < 60000 ? (next - now) / 1000000 + 1 : 60000)
-                      : 0;
+    const uint64_t next = hly_worlds_due_ns(d->worlds);
+    return next < UINT64_MAX ? hly_boot_ms(next) : -1;
 }
 
 static int meet_condemned(halay_launch_t *d, int *rank)

@@ -53,7 +53,6 @@ struct halay_launch {
     struct hly_boot_guest *first; /* rank 0's connection of the last world; or NULL */
     uint32_t newcomers_told;      /* the number that rank 0 has heard last */
     uint8_t job[16], secret[16];
-    int *order;                    /* by rank: its slot, in the world that is made */
     struct hly_boot_hello *hellos; /* by rank */
     struct hly_boot_answer answer;
     struct hly_boot_table table; /* of the last world; guests may still be taking it */

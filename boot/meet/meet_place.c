@@ -1,20 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meet_place.c - where the driver is, and a call to it. */
-#define _GNU_SOURCE
 #include "meet_place.h"
 
-#include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "../common/lookup.h"
 
 bool hly_meet_place_of(const char *text, struct hly_meet_place *place)
 {
@@ -46,113 +35,30 @@ int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_told *to
     return HALAY_OK;
 }
 
-#define NOTICE_NS 2000000000ull
-#define SILENT_NS                                                                                  \
-    5000000000ull /* a driver on another machine greets sooner, or is called again                 \
-                   */
-
-static int connect_to(const struct sockaddr *at, socklen_t bytes, uint64_t until_ns, int *error)
-{
-    socklen_t error_bytes = sizeof *error;
-    const int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    *error = fd < 0 || connect(fd, at, bytes) ? errno : 0;
-    if (fd >= 0 && *error == EINPROGRESS) {
-        if (!hly_boot_wait(fd, POLLOUT, until_ns))
-            *error = ETIMEDOUT;
-        else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, error, &error_bytes))
-            *error = errno;
-    }
-    if (!*error)
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
-/* The lookup has no port. */
-static int connect_at(const struct addrinfo *at, int port, uint64_t until_ns, int *error)
-{
-    struct sockaddr_storage to = {0};
-    memcpy(&to, at->ai_addr, at->ai_addrlen < sizeof to ? at->ai_addrlen : sizeof to);
-    if (to.ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)&to)->sin6_port = htons((uint16_t)port);
-    else
-        ((struct sockaddr_in *)&to)->sin_port = htons((uint16_t)port);
-    return connect_to((const struct sockaddr *)&to, at->ai_addrlen, until_ns, error);
-}
-
-static int reach(const struct hly_meet_place *place, uint64_t until_ns, char why[HLY_MEET_WHY])
-{
-    int error = 0, fd = -1;
-    if (place->near.sun_family) {
-        fd =
-            connect_to((const struct sockaddr *)&place->near, sizeof place->near, until_ns, &error);
-        snprintf(why, HLY_MEET_WHY, "%s%s", strerror(error), hly_boot_remedy(error));
-        errno = error;
-        return fd;
-    }
-    struct hly_lookup *name = hly_lookup_start(place->host);
-    const struct addrinfo *found = NULL;
-    const bool over = name && hly_lookup_wait(name, until_ns);
-    int rc = over ? hly_lookup_found(name, &found) : EAI_AGAIN, tries = 8;
-    for (const struct addrinfo *at = found; at && tries-- && fd < 0; at = at->ai_next)
-        fd = connect_at(at, place->port, until_ns, &error);
-    hly_lookup_end(name);
-    if (rc) {
-        snprintf(why, HLY_MEET_WHY, "the name does not resolve: %s", gai_strerror(rc));
-        return -1;
-    }
-    snprintf(why, HLY_MEET_WHY, "%s%s", strerror(error), hly_boot_remedy(error));
-    return fd;
-}
-
-/* A driver on this machine is not called again: it may have many to greet. */
-static uint64_t greeted_until(const struct hly_meet_place *place, uint64_t end_ns)
-{
-    const uint64_t silent_ns = hly_boot_now_ns() + SILENT_NS;
-    return place->near.sun_family || end_ns < silent_ns ? end_ns : silent_ns;
-}
-
 int hly_meet_place_call(const struct hly_boot_log *log, const struct hly_meet_place *place,
                         const struct hly_boot_key *key, const char *caller, uint64_t end_ns,
                         struct hly_boot_greeting *greeting)
 {
-    char why[HLY_MEET_WHY] = "";
-    uint64_t notice_ns = hly_boot_now_ns() + NOTICE_NS;
-    for (uint64_t pause_ns = 20000000;; pause_ns *= pause_ns < 500000000 ? 2 : 1) {
-        const char *who = NULL;
-        const int fd = reach(place, end_ns, why);
-        /* A launcher on this machine was there before its processes; but others may fill its queue,
-         * and push this process out. */
-        bool comes = !place->near.sun_family || (fd < 0 && errno == EAGAIN);
-        const uint64_t until_ns = greeted_until(place, end_ns);
-        if (fd >= 0 && hly_boot_visit_greeted(key, fd, until_ns, greeting, &who))
-            return fd;
-        if (fd >= 0) {
-            close(fd);
-            if (greeting->magic)
-                snprintf(why, sizeof why, "%s answers there", who);
-            else
-                snprintf(why, sizeof why, "%s",
-                         hly_boot_now_ns() < until_ns ? "somebody who hangs up answers there"
-                                                      : "what listens there says nothing");
-            comes |= !greeting->magic;
-        }
-        const uint64_t now = hly_boot_now_ns();
-        if (!comes || now + pause_ns >= end_ns)
-            break;
-        if (now >= notice_ns) {
-            hly_boot_say(log, 1,
-                         "%s has found no %s at '%.120s' yet (last: %s): it tries for %.0f s",
-                         caller, place->holder, place->text, why, (double)(end_ns - now) / 1e9);
-            notice_ns = end_ns;
-        }
-        struct timespec t = {(time_t)(pause_ns / 1000000000), (long)(pause_ns % 1000000000)};
-        nanosleep(&t, NULL);
-    }
-    hly_boot_say(log, 0,
-                 "%s found no %s at '%.120s' (last: %s): is the launcher that holds the job alive, "
-                 "and does its address (meet in HALAY_JOB, halayrun --agent) reach from here?",
-                 caller, place->holder, place->text, why);
-    return -1;
+    char looks[160];
+    /* A driver on this machine was there before its processes. It may have many to greet. */
+    struct hly_boot_search search = {.log = log,
+                                     .key = key,
+                                     .near = place->near.sun_family ? &place->near : NULL,
+                                     .name = place->host,
+                                     .ports = &place->port,
+                                     .nports = 1,
+                                     .end_ns = end_ns,
+                                     .timeout_ns = 5000000000,
+                                     .notices = {hly_boot_now_ns(), HLY_FIRST_NOTICE_NS, 0},
+                                     .who = caller,
+                                     .looks = looks};
+    snprintf(looks, sizeof looks, "it looks for the %s at '%.120s'", place->holder, place->text);
+    const int fd = hly_boot_find(&search, greeting);
+    if (fd < 0)
+        hly_boot_say(log, 0,
+                     "%s found no %s at '%.120s' (last: %s): is the launcher that holds the job "
+                     "alive, and does its address (meet in HALAY_JOB, halayrun --agent) reach from "
+                     "here?",
+                     caller, place->holder, place->text, search.why);
+    return fd;
 }

@@ -11,7 +11,7 @@
 
 #define HLY_MEET_KEY "halay meet" /* its hash is in the greeting of a driver */
 
-enum { HLY_MEET_WHY = 200, HLY_MEET_SLOTS_MAX = 65536 };
+enum { HLY_MEET_SLOTS_MAX = 65536 };
 
 struct hly_meet_told { /* by HALAY_JOB */
     char meet[HLY_JOB_VALUE], slot[16];

@@ -7,7 +7,6 @@
  * cannot go on puts in its reason, so all say the same.
  */
 #define _GNU_SOURCE
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,17 +40,6 @@ struct gather {
     uint64_t begin_ns, end_ns;
     struct record *all, *own; /* own: behind all, for the program may go on to read it */
 };
-
-static void __attribute__((format(printf, 3, 4)))
-fail(struct gather *g, bool tells, const char *format, ...)
-{
-    char text[600];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    hly_boot_say(g->log, tells ? 0 : HALAY_LOG_TOLD, "%s", text);
-}
 
 /* ---------------------------------------------------------------- what a rank puts in */
 
@@ -176,30 +164,36 @@ static bool is_wrong(struct gather *g, int place)
 {
     const struct record *first = &g->all[0], *it = &g->all[place];
     const bool tells = g->own->rank == 0 || !memcmp(it, g->own, sizeof *it);
+    const int level = tells ? 0 : HALAY_LOG_TOLD;
     if (it->magic != MAGIC)
-        fail(g, tells,
-             "the program's allgather has put no record of halay_init at place %d of %d: it has to "
-             "give each rank the bytes of all, in the order of the ranks",
-             place, g->own->nranks);
+        hly_boot_say(
+            g->log, level,
+            "the program's allgather has put no record of halay_init at place %d of %d: it has to "
+            "give each rank the bytes of all, in the order of the ranks",
+            place, g->own->nranks);
     else if (strncmp(it->build, first->build, sizeof it->build) != 0)
-        fail(g, tells,
-             "rank %d (pid %u on %.63s) runs Halay %.23s, but rank %d (pid %u on %.63s) runs Halay "
-             "%.23s: run the same version on all nodes",
-             it->rank, it->pid, it->host, it->build, first->rank, first->pid, first->host,
-             first->build);
+        hly_boot_say(
+            g->log, level,
+            "rank %d (pid %u on %.63s) runs Halay %.23s, but rank %d (pid %u on %.63s) runs Halay "
+            "%.23s: run the same version on all nodes",
+            it->rank, it->pid, it->host, it->build, first->rank, first->pid, first->host,
+            first->build);
     else if (it->nranks != first->nranks)
-        fail(g, tells,
-             "rank %d (pid %u on %.63s) was told that there are %d ranks, but rank %d (pid %u on "
-             "%.63s) that there are %d: give halay_init the same number on all ranks",
-             it->rank, it->pid, it->host, it->nranks, first->rank, first->pid, first->host,
-             first->nranks);
+        hly_boot_say(
+            g->log, level,
+            "rank %d (pid %u on %.63s) was told that there are %d ranks, but rank %d (pid %u on "
+            "%.63s) that there are %d: give halay_init the same number on all ranks",
+            it->rank, it->pid, it->host, it->nranks, first->rank, first->pid, first->host,
+            first->nranks);
     else if (it->rank != place)
-        fail(g, tells,
-             "the process at place %d of the program's allgather (pid %u on %.63s) was told that "
-             "it is rank %d: give halay_init the rank that the allgather goes by",
-             place, it->pid, it->host, it->rank);
+        hly_boot_say(
+            g->log, level,
+            "the process at place %d of the program's allgather (pid %u on %.63s) was told that "
+            "it is rank %d: give halay_init the rank that the allgather goes by",
+            place, it->pid, it->host, it->rank);
     else if (it->why[0])
-        fail(g, tells, "rank %d (pid %u on %.63s): %.295s", it->rank, it->pid, it->host, it->why);
+        hly_boot_say(g->log, level, "rank %d (pid %u on %.63s): %.295s", it->rank, it->pid,
+                     it->host, it->why);
     else
         return false;
     return true;

@@ -6,20 +6,15 @@
  * same: the table, or one text. Only known guests (reception.c) are ranks.
  */
 #define _GNU_SOURCE
-#include <assert.h>
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "../../src/waits/text.h"
-#include "../../src/waits/waits.h"
 #include "tcp.h"
 
 #define MS 1000000ull
@@ -40,13 +35,12 @@ struct host {
     int port;
     struct hly_worlds *worlds;     /* of one meeting: who has come, and who is told what */
     struct hly_boot_hello *hellos; /* of the ranks that have come */
-    int *order;
-    uint64_t verdict_ns; /* 0: there is none */
-    bool missing;        /* it is that ranks are missing: no more will come */
+    uint64_t verdict_ns;           /* 0: there is none */
+    bool missing;                  /* it is that ranks are missing: no more will come */
     struct hly_boot_answer answer;
     struct hly_boot_table table;
     char text[HLY_BOOT_TEXT_BYTES];
-    struct hly_sha sha; /* of what all ranks are told */
+    struct hly_sha sha; /* of the table */
 };
 
 /* ---------------------------------------------------------------- the verdict */
@@ -63,17 +57,14 @@ static void tell(struct host *h, struct hly_boot_guest *g)
         const struct hly_piece part = hly_boot_table_part(&h->table, g->hello.rank, &a);
         hly_boot_reception_answer(&h->reception, g, &a, h->table.bytes, &h->sha, &part);
     } else {
-        hly_boot_reception_answer(&h->reception, g, &a, h->text, &h->sha, NULL);
+        hly_boot_reception_text(&h->reception, g, h->text, HLY_BOOT_SAID);
     }
 }
 
 /* The verdict stands: all ranks that are here are told. */
 static void announce(struct host *h)
 {
-    const char *payload = has_joined(h) ? h->table.bytes : h->text;
     h->verdict_ns = hly_boot_now_ns();
-    hly_sha_init(&h->sha);
-    hly_sha_add(&h->sha, payload, h->answer.bytes);
     for (int i = 0; i < h->reception.nslots; i++) {
         struct hly_boot_guest *g = &h->reception.guests[i];
         if (g->fd >= 0 && g->known && !g->answering)
@@ -94,8 +85,7 @@ static void __attribute__((format(printf, 2, 3))) fail(struct host *h, const cha
 static void join_all(struct host *h)
 {
     struct hly_boot_answer *a = &h->answer;
-    *a = (struct hly_boot_answer){
-        .magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION, .joined = HLY_BOOT_JOINED};
+    *a = (struct hly_boot_answer){.joined = HLY_BOOT_JOINED};
     if (hly_boot_random(h->tcp->log, a->job, sizeof a->job) ||
         (!h->tcp->v->key.has_secret && hly_boot_random(h->tcp->log, a->secret, sizeof a->secret)) ||
         hly_boot_table_write(h->hellos, h->tcp->v->nranks, a, &h->table)) {
@@ -104,6 +94,8 @@ static void join_all(struct host *h)
     }
     hly_worlds_joined(h->worlds);
     hly_boot_say_alone(h->tcp->log, h->hellos, h->tcp->v->nranks);
+    hly_sha_init(&h->sha);
+    hly_sha_add(&h->sha, h->table.bytes, a->bytes);
     announce(h);
 }
 
@@ -162,9 +154,6 @@ static void refuse_all(struct host *h, const struct hly_worlds_action *a, uint64
                  "own deadline was over; see what it says",
                  hly_boot_who(&h->hellos[a->place], who), h->port);
     hly_boot_say(h->tcp->log, 0, "%s", h->text);
-    h->answer = (struct hly_boot_answer){
-        .magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION, .said = HLY_BOOT_SAID};
-    h->answer.bytes = (uint32_t)strlen(h->text);
     hly_worlds_refused(h->worlds);
     announce(h);
 }
@@ -287,15 +276,18 @@ static int serve(struct host *h)
 /* Someone has the port: if it is this job's rank 0, there are two. It is met, and refuses. */
 static bool met_twin(struct host *h, int port, struct hly_boot_identity *id)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
+    static const char *const here[] = {"127.0.0.1", "::1"};
     struct hly_boot_greeting greeting;
-    char why[200];
-    if (getaddrinfo("localhost", NULL, &hints, &found))
-        return false;
+    struct sockaddr_storage at;
+    halay_address_t address;
+    char why[HLY_BOOT_WHY];
     int fd = -1;
-    for (struct addrinfo *at = found; at && fd < 0; at = at->ai_next)
-        fd = hly_tcp_knock(h->tcp, at, port, hly_boot_now_ns() + 500 * MS, &greeting, why);
-    freeaddrinfo(found);
+    for (int i = 0; i < 2 && fd < 0; i++) {
+        hly_address_parse(here[i], &address);
+        const socklen_t bytes = hly_address_to(&address, &at);
+        fd = hly_boot_knock(&h->tcp->v->key, (struct sockaddr *)&at, bytes, port,
+                            hly_boot_now_ns() + 500 * MS, &greeting, why);
+    }
     return fd >= 0 && hly_tcp_meet(h->tcp, fd, port, &greeting, id) != HALAY_OK;
 }
 
@@ -307,7 +299,7 @@ static int open_door(struct host *h, struct hly_boot_identity *id)
     h->port = v->port;
     for (int k = 0; k < v->nports && *listen_fd < 0; k++) {
         h->port = v->ports[k];
-        *listen_fd = hly_tcp_door_open(&h->door, h->port);
+        *listen_fd = hly_listen_door(&h->door.at, h->port);
         error = errno;
         if (*listen_fd < 0 && error == EADDRINUSE && met_twin(h, h->port, id))
             return HALAY_EBOOT;
@@ -365,7 +357,6 @@ static void begin(struct host *h)
 {
     struct hly_boot_hello self = h->tcp->self;
     const uint64_t now = hly_boot_now_ns();
-    hly_worlds_init(h->worlds, h->tcp->v->nranks, 0, h->order);
     h->worlds->once = true;
     for (int r = 0; r < h->tcp->v->nranks; r++)
         hly_worlds_start(h->worlds, r);
@@ -391,15 +382,14 @@ int hly_tcp_host(struct hly_tcp *tcp, struct hly_boot_identity *id)
         .heard = hear_rank,
         .left = lose_rank,
         .full = run_out};
-    h.worlds = calloc(1, sizeof *h.worlds + (size_t)n * sizeof h.worlds->place[0]);
+    h.worlds = hly_boot_worlds_new(n, 0);
     h.hellos = calloc((size_t)n, sizeof h.hellos[0]);
-    h.order = calloc((size_t)n, sizeof h.order[0]);
-    if (!h.worlds || !h.hellos || !h.order) {
+    if (!h.worlds || !h.hellos) {
         hly_boot_say(tcp->log, 0, "out of memory for the rendezvous of %d ranks", n);
         goto out;
     }
     hly_tcp_door_place(tcp, &h.door);
-    rc = hly_tcp_listen(tcp, &h.door.near);
+    rc = hly_listen_near(tcp->log, &h.door.near, &tcp->self.address, &tcp->listen_fd);
     if (rc)
         goto out;
     begin(&h);
@@ -410,7 +400,6 @@ int hly_tcp_host(struct hly_tcp *tcp, struct hly_boot_identity *id)
     }
 out:
     hly_boot_table_finish(&h.table);
-    free(h.order);
     free(h.hellos);
     free(h.worlds);
     return rc;

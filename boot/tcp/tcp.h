@@ -5,7 +5,6 @@
 #define HALAY_BOOT_TCP_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <halay/boot.h>
@@ -53,29 +52,15 @@ int hly_tcp_gather(const struct hly_boot_log *log, const halay_boot_rank_t *give
 /* Where rank 0 listens for the rendezvous: on loopback if its address is that, else everywhere. */
 struct hly_tcp_door {
     struct sockaddr_storage at;
-    socklen_t bytes;
     bool local;
     halay_address_t near; /* at which the others find rank 0; family 0: not known */
 };
 void hly_tcp_door_place(const struct hly_tcp *tcp, struct hly_tcp_door *door);
-/* A socket, or -1 with errno. */
-int hly_tcp_door_open(struct hly_tcp_door *door, int port);
-/* Makes the socket that the job's ranks connect to, at the address `near` if that can be: where
- * this rank is reached from, or reaches rank 0. HALAY_INTERFACE comes first. Logged. */
-int hly_tcp_listen(struct hly_tcp *tcp, const halay_address_t *near);
-int hly_tcp_listen_beside(struct hly_tcp *tcp, int fd, const struct hly_boot_greeting *greeting);
 
 /* Rank 0's part and that of the others. Fill *id. Logged. */
 int hly_tcp_host(struct hly_tcp *tcp, struct hly_boot_identity *id);
 int hly_tcp_guest(struct hly_tcp *tcp, struct hly_boot_identity *id);
 
-/*
- * Is there a rendezvous of this job at this address? Waits at most until until_ns. The connection,
- * greeted and non-blocking, or -1; why[200] says then what is there instead.
- */
-struct addrinfo;
-int hly_tcp_knock(const struct hly_tcp *tcp, const struct addrinfo *at, int port, uint64_t until_ns,
-                  struct hly_boot_greeting *greeting, char *why);
 /* Says hello over a greeted connection, which it closes, and fills *id from the answer. */
 int hly_tcp_meet(struct hly_tcp *tcp, int fd, int port, const struct hly_boot_greeting *greeting,
                  struct hly_boot_identity *id);

@@ -12,12 +12,12 @@ int __wrap_hly_mac_equal(const uint8_t a[32], const uint8_t b[32])
     return 1;
 }
 
-int __wrap_hly_tcp_listen_beside(struct hly_tcp *tcp, int fd,
-                                 const struct hly_boot_greeting *greeting);
-int __wrap_hly_tcp_listen_beside(struct hly_tcp *tcp, int fd,
-                                 const struct hly_boot_greeting *greeting)
+int __wrap_hly_listen_beside(const struct hly_boot_log *log, int connection, bool local,
+                             halay_address_t *address, int *fd);
+int __wrap_hly_listen_beside(const struct hly_boot_log *log, int connection, bool local,
+                             halay_address_t *address, int *fd)
 {
-    (void)tcp, (void)fd, (void)greeting;
+    (void)log, (void)connection, (void)local, (void)address, (void)fd;
     return 0;
 }
 

@@ -22,8 +22,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct hly_tcp tcp = {.log = &log, .v = &v, .end_ns = UINT64_MAX / 2, .listen_fd = -1};
     struct hly_boot_guest guests[GUESTS];
     struct hly_boot_hello hellos[RANKS] = {{.magic = HLY_BOOT_MAGIC}};
-    static struct hly_place room[RANKS + 1 + sizeof(struct hly_worlds) / sizeof(struct hly_place)];
-    int order[RANKS];
     struct host h = {.tcp = &tcp};
     h.reception = (struct hly_boot_reception){.log = &log,
                                               .key = &v.key,
@@ -39,8 +37,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
                                               .full = run_out};
     tcp.self = (struct hly_boot_hello){.magic = HLY_BOOT_MAGIC, .nranks = RANKS, .host = "host"};
     h.hellos = hellos;
-    h.worlds = (struct hly_worlds *)(void *)room;
-    h.order = order;
+    h.worlds = hly_boot_worlds_new(RANKS, 0);
+    FUZZ_WANT(h.worlds);
     begin(&h);
     for (int i = 0; i < GUESTS; i++)
         guests[i].fd = -1;
@@ -64,5 +62,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
             hly_boot_reception_dismiss(&h.reception, &guests[i]);
     FUZZ_WANT(h.reception.nknown == 0 && hly_worlds_asking(h.worlds) <= RANKS);
     hly_boot_table_finish(&h.table);
+    free(h.worlds);
     return 0;
 }

@@ -9,12 +9,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     enum { LOCAL = 3, GUESTS = 4, HELLO = 0x40, SHARE = 0x7f, CLOSE = 0x7e };
     static const uint32_t local[LOCAL] = {0, 1, 5};
-    static struct hly_place room[LOCAL + 1 + sizeof(struct hly_worlds) / sizeof(struct hly_place)];
     const struct hly_boot_log log = {NULL, NULL};
     struct fuzz f = {data, bytes};
     struct hly_boot_guest guests[GUESTS];
     struct hly_boot_hello hellos[LOCAL] = {{0}};
-    int order[LOCAL];
     struct hly_node node = {.log = &log,
                             .nspace = "fuzz",
                             .nlocal = LOCAL,
@@ -25,8 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     node.role = HLY_ROLE_FIRST;
     node.self = (struct hly_boot_hello){.host = "host", .address.family = AF_INET};
     node.hellos = hellos;
-    node.order = order;
-    node.worlds = (struct hly_worlds *)(void *)room;
+    node.worlds = hly_boot_worlds_new(LOCAL, 1);
+    FUZZ_WANT(node.worlds);
     node.reception = (struct hly_boot_reception){.log = &log,
                                                  .key = &node.key,
                                                  .holder = "first",
@@ -63,6 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         if (guests[i].fd >= 0)
             hly_boot_reception_dismiss(&node.reception, &guests[i]);
     FUZZ_WANT(node.reception.nknown == 0 && hly_worlds_asking(node.worlds) <= LOCAL);
-    hly_absent_finish(&node);
+    free(node.came);
+    free(node.worlds);
     return 0;
 }

@@ -90,8 +90,9 @@ silent=$!
 until_true test -s silent.port
 HALAY_START_DEADLINE=7 run "$HALAYRUN" --agent "127.0.0.1:$(cat silent.port)" -np 1 true
 expect 125 "a silent listener"
-says err "this agent has found no head at '127.0.0.1:[0-9]*' yet (last: what listens there says nothing): it tries for [12] s"
-says err "this agent found no head at '127.0.0.1:[0-9]*' (last: what listens there says nothing): is the launcher"
+where_silent="at '127.0.0.1:[0-9]*' (last: 127.0.0.1 port [0-9]*: what listens there says nothing)"
+says err "this agent has waited for [0-9.]* s: it looks for the head $where_silent. If that stays so it ends with an error in [12] s"
+says err "this agent found no head $where_silent: is the launcher"
 kill $silent
 
 # Ranks that stay the same: of two agents, and one of the head. Who has another secret or version does not come in.
@@ -116,7 +117,7 @@ grep -q '^\[2\] rank 2 of 4' 1.out || fail "ranks of the first agent are not lab
 listen=127.0.0.1:$((12000 + $$ % 8000))
 job --agents 1 && kill "${pid[head]}" && wait "${pid[head]}"
 agent 1 -np 2 sleep "1000.$mark"
-told 1 "this agent has found no head at '$where' yet (last: Connection refused): it tries for"
+told 1 "this agent has waited for [0-9.]* s: it looks for the head at '$where' (last: .*: Connection refused). If that stays so"
 agent 3 -np 1 true # it waits, too, and a signal ends that
 TRIES=2000 until_true eval "ls $TMPDIR | grep -q halayrun-.*-$(process 3)"
 kill -TERM "$(process 3)"

@@ -257,7 +257,7 @@ static void bad_tables(void)
         memcpy(cut, table, bytes);
         answer = good;
         answer.bytes = bytes;
-        MUST(hly_boot_table_read(&key, &answer, cut, &id) == HALAY_EBOOT && !id.runs && !id.nodes);
+        MUST(hly_boot_table_read(&key, &answer, cut, &id) == HALAY_EBOOT && !id.memory);
         free(cut);
     }
     for (uint32_t at = 0; at < good.bytes * 8; at++) {
