@@ -144,12 +144,13 @@ static int local_ranks(struct joining *j, struct hly_boot_identity *id)
         return HALAY_ENOMEM;
     if (id->nranks == 1) {
         ok = parse_peers(j, "0", 1);
-    } else if (fact(j, PMIX_LOCAL_PEERS, PMIX_RANK_WILDCARD, &value) == HALAY_OK) {
-        ok = value->type == PMIX_STRING && parse_peers(j, value->data.string, id->nranks);
-        PMIX_VALUE_RELEASE(value);
-        ok = ok || peers_by_host(j, id->nranks);
     } else {
-        ok = peers_by_host(j, id->nranks);
+        ok = fact(j, PMIX_LOCAL_PEERS, PMIX_RANK_WILDCARD, &value) == HALAY_OK;
+        if (ok) {
+            ok = value->type == PMIX_STRING && parse_peers(j, value->data.string, id->nranks);
+            PMIX_VALUE_RELEASE(value);
+        }
+        ok = ok || peers_by_host(j, id->nranks);
     }
     if (!ok)
         return hly_boot_error(j->log, HALAY_EBOOT,
@@ -180,19 +181,16 @@ static int give_up(struct hly_node *node)
     return HALAY_EBOOT;
 }
 
-static void say_others(const struct joining *j, uint64_t now)
+static void say_others(const struct joining *j)
 {
     const struct hly_node *node = &j->node;
-    char text[400];
-    struct hly_line line = hly_line(text, sizeof text);
-    hly_line_waited(&line, now - node->begin_ns, "halay_init");
     if (node->nlocal < node->nranks)
-        hly_line_put(&line, " for ranks of other nodes than %s: the launcher does not say which",
-                     node->self.host);
+        hly_boot_remind(j->log, node->begin_ns, node->end_ns, "halay_init",
+                        " for ranks of other nodes than %s: the launcher does not say which",
+                        node->self.host);
     else
-        hly_line_put(&line, " for the launcher's PMIx server to exchange what the ranks say");
-    hly_line_until(&line, HLY_ENDS, node->end_ns, now);
-    hly_boot_say(j->log, 1, "%s", text);
+        hly_boot_remind(j->log, node->begin_ns, node->end_ns, "halay_init",
+                        " for the launcher's PMIx server to exchange what the ranks say");
 }
 
 /* The fence is over, or a rank of this node has left, or the deadline is: PMIX_ERR_TIMEOUT. */
@@ -206,7 +204,7 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
             return give_up(node);
         if (!lacks && hly_notices_give(&node->notices, now) && !hly_node_remind(node, true) &&
             speaks(j, now - node->begin_ns))
-            say_others(j, now);
+            say_others(j);
         struct pollfd p[2] = {{.fd = j->call.event_fd, .events = POLLIN},
                               {.fd = node->watch_fd, .events = POLLIN}};
         *status = PMIX_ERR_TIMEOUT;

@@ -46,16 +46,15 @@ int hly_node_door(const struct hly_node *node, int k, struct sockaddr_un *name, 
 
 bool hly_node_remind(struct hly_node *node, bool met)
 {
-    char text[HLY_NODE_TEXT];
+    char text[HLY_NODE_TEXT - 140];
     struct hly_line line = hly_line(text, sizeof text);
     hly_absent_note(node);
     int n = 0;
     struct hly_absent *all = hly_absent_speaks(node) ? hly_absent_look(node, met, &n) : NULL;
     if (all && (n || !met)) {
-        hly_line_of_node(&line, hly_boot_now_ns() - node->begin_ns, n, node->nlocal,
-                         node->self.host);
         hly_absent_text(node, all, &line);
-        hly_boot_say(node->log, 1, "%s", text);
+        hly_boot_remind(node->log, node->begin_ns, 0, "halay_init", HLY_BOOT_OF_NODE "%s", n,
+                        node->nlocal, node->self.host, text);
     }
     free(all);
     return n;
@@ -336,12 +335,6 @@ static void lose_rank(void *arg, struct hly_boot_guest *g)
     go_on(node);
 }
 
-static bool is_said(void *arg, struct hly_boot_guest *g, const char *bytes, size_t n)
-{
-    (void)arg, (void)g, (void)bytes, (void)n;
-    return false; /* a member says no more */
-}
-
 static void run_out(void *arg)
 {
     struct hly_node *node = arg;
@@ -456,7 +449,6 @@ int hly_node_first_meet(struct hly_node *node)
                                                   .arg = node,
                                                   .heard = hear_rank,
                                                   .left = lose_rank,
-                                                  .said = is_said,
                                                   .full = run_out};
     node->worlds = hly_boot_worlds_new(node->nlocal, 1);
     node->hellos = calloc((size_t)node->nlocal, sizeof node->hellos[0]);

@@ -40,29 +40,19 @@ struct record {
 _Static_assert(sizeof(struct record) == 128 && sizeof(((struct record *)0)->ranks[0]) == 8,
                "a node's record is 128 + 8 bytes a rank");
 
-static uint32_t list_ranks(const struct hly_node *node, struct record *record)
+/* Those on the node's list, or one that is alone; and what all of them have kept. */
+static void list_ranks(const struct hly_node *node, struct record *record)
 {
-    uint32_t n = 0;
-    if (node->role == HLY_ROLE_ALONE) {
-        record->ranks[n].port = node->self.address.port;
-        record->ranks[n++].rank = node->rank;
-        return n;
+    const bool alone = node->role == HLY_ROLE_ALONE;
+    record->kept = node->self.kept;
+    for (int i = 0; i < node->nlocal; i++) {
+        if (alone ? node->local[i] != node->rank : !hly_node_lists(node, i))
+            continue;
+        const struct hly_boot_hello *it = alone ? &node->self : &node->hellos[i];
+        record->ranks[record->nranks].port = it->address.port;
+        record->ranks[record->nranks++].rank = node->local[i];
+        record->kept = it->kept == record->kept ? record->kept : 0;
     }
-    assert(hly_node_lists(node, 0));
-    for (int i = 0; i < node->nlocal; i++)
-        if (hly_node_lists(node, i)) {
-            record->ranks[n].port = node->hellos[i].address.port;
-            record->ranks[n++].rank = node->local[i];
-        }
-    return n;
-}
-
-static uint64_t kept_by_all(const struct hly_node *node)
-{
-    for (int i = 1; node->role == HLY_ROLE_FIRST && i < node->nlocal; i++)
-        if (hly_node_lists(node, i) && node->hellos[i].kept != node->self.kept)
-            return 0;
-    return node->self.kept;
 }
 
 static int publish(const struct hly_boot_log *log, struct record *record, size_t bytes)
@@ -111,8 +101,7 @@ int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *n
         return HALAY_ENOMEM;
     record->family = node->self.address.family;
     record->fabrics = node->self.address.fabrics;
-    record->kept = kept_by_all(node);
-    record->nranks = list_ranks(node, record);
+    list_ranks(node, record);
     if (node->self.processors && record->nranks > node->self.processors)
         record->fabrics |=
             HALAY_NODE_OVERSUBSCRIBED | (node->self.processors == 1 ? HALAY_NODE_SINGLE : 0);
@@ -285,36 +274,18 @@ static int find_nodes(struct hly_pmix_reading *r, struct hly_pmix_records *to, i
     return HALAY_OK;
 }
 
-static int find_runs(struct hly_pmix_records *to, const int32_t *node_of)
-{
-    struct hly_boot_places *p = &to->places;
-    for (int pass = 0; pass < 2; pass++) { /* count, then fill */
-        p->nruns = 0;
-        for (int rank = 0; rank < p->nranks; rank++) {
-            if (rank && node_of[rank] == node_of[rank - 1])
-                continue;
-            if (pass)
-                to->runs[p->nruns] = (struct hly_boot_run){rank, node_of[rank]};
-            p->nruns++;
-        }
-        assert(p->nruns > 0);
-        if (!pass)
-            to->runs = malloc((size_t)p->nruns * sizeof to->runs[0]);
-        if (!to->runs)
-            return HALAY_ENOMEM;
-    }
-    return HALAY_OK;
-}
-
 int hly_pmix_records_read(struct hly_pmix_reading *r, int nranks, struct hly_pmix_records *records)
 {
     int32_t *node_of = malloc((size_t)nranks * sizeof node_of[0]);
     memset(records, 0, sizeof *records);
     records->places.nranks = nranks;
     records->ports = calloc((size_t)nranks, sizeof records->ports[0]);
-    int rc = node_of && records->ports ? find_nodes(r, records, node_of) : HALAY_ENOMEM;
-    if (!rc)
-        rc = find_runs(records, node_of);
+    records->runs = malloc((size_t)nranks * sizeof records->runs[0]);
+    int rc =
+        node_of && records->ports && records->runs ? find_nodes(r, records, node_of) : HALAY_ENOMEM;
+    for (int rank = 0; !rc && rank < nranks; rank++)
+        if (!rank || node_of[rank] != node_of[rank - 1])
+            records->runs[records->places.nruns++] = (struct hly_boot_run){rank, node_of[rank]};
     free(node_of);
     records->places.runs = records->runs;
     records->places.nodes = records->nodes;

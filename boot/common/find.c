@@ -18,7 +18,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../src/waits/text.h"
 #include "lookup.h"
 #include "meet.h"
 
@@ -136,19 +135,6 @@ static int search(struct hly_boot_search *s, struct hly_lookup *name, uint64_t t
     return fd;
 }
 
-static void remind(struct hly_boot_search *s)
-{
-    const uint64_t now = hly_boot_now_ns();
-    char text[600 + HLY_BOOT_WHY];
-    struct hly_line line = hly_line(text, sizeof text);
-    if (!hly_notices_give(&s->notices, now))
-        return;
-    hly_line_waited(&line, now - s->notices.since_ns, "%s", s->who);
-    hly_line_put(&line, ": %s (last: %s)", s->looks, s->why);
-    hly_line_until(&line, HLY_ENDS, s->end_ns, now);
-    hly_boot_say(s->log, 1, "%s", text);
-}
-
 int hly_boot_find(struct hly_boot_search *s, struct hly_boot_greeting *greeting)
 {
     uint64_t pause = PAUSE_MIN_MS * MS, timeout = s->timeout_ns;
@@ -173,8 +159,9 @@ int hly_boot_find(struct hly_boot_search *s, struct hly_boot_greeting *greeting)
         }
         const uint64_t now = hly_boot_now_ns();
         const uint64_t nap = now < s->end_ns ? sooner(pause, s->end_ns - now) : 0;
-        if (nap)
-            remind(s);
+        if (nap && hly_notices_give(&s->notices, now))
+            hly_boot_remind(s->log, s->notices.since_ns, s->end_ns, s->who, ": %s (last: %s)",
+                            s->looks, s->why);
         nanosleep(&(struct timespec){(time_t)(nap / 1000000000u), (long)(nap % 1000000000u)}, NULL);
         pause = sooner(pause * 2, PAUSE_MAX_MS * MS);
         timeout = sooner(timeout * 2, TIMEOUT_MAX_MS * MS);

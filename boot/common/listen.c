@@ -20,6 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../src/waits/text.h"
 #include "listen.h"
 #include "lookup.h"
 #include "meet.h"
@@ -166,11 +167,9 @@ static bool by_interface(const struct ifaddrs *all, const char *wanted, halay_ad
 }
 
 /* "eth0 (10.1.2.3), eth1 (down), ib0 (no address)", with each name once */
-static void list_interfaces(const struct ifaddrs *all, char *text, size_t bytes)
+static void list_interfaces(const struct ifaddrs *all, struct hly_line *line)
 {
-    size_t used = 0;
-    text[0] = '\0';
-    for (const struct ifaddrs *one = all; one && used + 1 < bytes; one = one->ifa_next) {
+    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
         char state[HLY_LISTEN_NAME] = "down";
         halay_address_t address;
         const struct ifaddrs *before = all;
@@ -182,9 +181,7 @@ static void list_interfaces(const struct ifaddrs *all, char *text, size_t bytes)
             strcpy(state, "no address");
         if (by_interface(all, one->ifa_name, &address))
             hly_address_name(&address, state);
-        int n = snprintf(text + used, bytes - used, "%s%s (%s)", used ? ", " : "", one->ifa_name,
-                         state);
-        used += n > 0 ? (size_t)n : 0;
+        hly_line_put(line, "%s%s (%s)", line->used ? ", " : "", one->ifa_name, state);
     }
 }
 
@@ -262,6 +259,7 @@ int hly_listen_choose(const struct hly_boot_log *log, const char *interface,
 {
     struct ifaddrs *all = NULL;
     char name[HLY_LISTEN_NAME], list[400];
+    struct hly_line line = hly_line(list, sizeof list);
     const char *how = "the only address there is";
     int rc = HALAY_OK;
     if (getifaddrs(&all))
@@ -269,12 +267,12 @@ int hly_listen_choose(const struct hly_boot_log *log, const char *interface,
     if (interface) {
         how = "HALAY_INTERFACE names its interface";
         if (!by_interface(all, interface, address)) {
-            list_interfaces(all, list, sizeof list);
-            hly_boot_say(log, 0,
-                         "HALAY_INTERFACE is '%.64s', but there is no such interface here that is "
-                         "up and has an address; there are: %s",
-                         interface, list);
-            rc = HALAY_EBOOT;
+            list_interfaces(all, &line);
+            rc = hly_boot_error(
+                log, HALAY_EBOOT,
+                "HALAY_INTERFACE is '%.64s', but there is no such interface here that is "
+                "up and has an address; there are: %s",
+                interface, list);
         }
     } else if (by_name(all, address)) {
         how = "this host's name resolves to it";
@@ -342,22 +340,18 @@ int hly_listen_at(halay_address_t *address)
     halay_address_t got;
     address->port = 0;
     socklen_t bytes = hly_address_to(address, &at);
-    int fd = socket(address->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    if (bind(fd, (struct sockaddr *)&at, bytes) || listen(fd, SOMAXCONN))
-        goto close_fd;
-    bytes = sizeof at;
-    if (getsockname(fd, (struct sockaddr *)&at, &bytes))
-        goto close_fd;
-    hly_address_from((struct sockaddr *)&at, &got);
-    assert(got.port && hly_address_same_ip(&got, address));
-    address->port = got.port;
-    address->fabrics = fabrics_here() | transports_here();
-    return fd;
-close_fd:;
-    int error = errno;
-    close(fd);
+    const int fd = socket(address->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && !bind(fd, (struct sockaddr *)&at, bytes) && !listen(fd, SOMAXCONN) &&
+        !getsockname(fd, (struct sockaddr *)&at, &bytes)) {
+        hly_address_from((struct sockaddr *)&at, &got);
+        assert(got.port && hly_address_same_ip(&got, address));
+        address->port = got.port;
+        address->fabrics = fabrics_here() | transports_here();
+        return fd;
+    }
+    const int error = errno;
+    if (fd >= 0)
+        close(fd);
     return -error;
 }
 

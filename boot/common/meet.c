@@ -4,6 +4,7 @@
 #include "meet.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "../../common/proc.h"
+#include "../../src/waits/text.h"
 #include "listen.h"
 #include "share.h"
 #include <hly_build.h>
@@ -47,6 +49,22 @@ const char *hly_boot_who(const struct hly_boot_hello *hello, char text[128])
     return text;
 }
 
+void hly_boot_remind(const struct hly_boot_log *log, uint64_t since_ns, uint64_t end_ns,
+                     const char *who, const char *format, ...)
+{
+    const uint64_t now = hly_boot_now_ns();
+    char what[600], text[700];
+    struct hly_line line = hly_line(text, sizeof text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    hly_line_waited(&line, now - since_ns, "%s", who);
+    hly_line_put(&line, "%s", what);
+    hly_line_until(&line, HLY_ENDS, end_ns, now);
+    hly_boot_say(log, 1, "%s", text);
+}
+
 void hly_boot_hello_mac(const struct hly_boot_key *key, const struct hly_boot_greeting *greeting,
                         const struct hly_boot_hello *hello, uint8_t mac[32])
 {
@@ -75,6 +93,8 @@ void hly_boot_describe(const char *name, const halay_boot_info_t *info, struct h
     me->version = HLY_BOOT_VERSION;
     me->bytes = sizeof *me;
     me->pid = (uint32_t)getpid();
+    for (int i = 0; i < HLY_BOOT_LOST_RUNS; i++)
+        me->lost[i] = (struct hly_boot_lost){1, 0};
     me->processors = info ? (uint32_t)info->processors : 0;
     me->kept = info ? info->kept : 0;
     me->uid = (uint32_t)geteuid();

@@ -120,13 +120,20 @@ static inline int hly_boot_ms(uint64_t until_ns)
 bool hly_boot_same_user(int fd);
 /* HALAY_EBOOT, logged. */
 int hly_boot_random(const struct hly_boot_log *log, void *bytes, size_t n);
-/* Fills in the hello's machine, host, pid and library. If this process cannot share memory, its
- * machine is `name`, which no other process has. info: from the bootstrap's caller; NULL: this
- * process is no rank. */
+/* Fills in the hello's machine, host, pid and library; no rank is lost. If this process cannot
+ * share memory, its machine is `name`, which no other process has. info: from the bootstrap's
+ * caller; NULL: this process is no rank. */
 void hly_boot_describe(const char *name, const halay_boot_info_t *info,
                        struct hly_boot_hello *hello);
 /* "rank 3 (pid 7 on host)" */
 const char *hly_boot_who(const struct hly_boot_hello *hello, char text[128]);
+
+#define HLY_BOOT_OF_NODE " for %d of the %d ranks of node %s: "
+/* Logs "WHO has waited for 1.0 s FOR WHAT. If that stays so it ends with an error in 29 s at the
+ * latest". */
+void hly_boot_remind(const struct hly_boot_log *log, uint64_t since_ns, uint64_t end_ns,
+                     const char *who, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 
 void hly_boot_hello_mac(const struct hly_boot_key *key, const struct hly_boot_greeting *greeting,
                         const struct hly_boot_hello *hello, uint8_t mac[32]);
@@ -145,9 +152,8 @@ enum { HLY_BOOT_RANK_BYTES = 8 + 2 + 24 + 17 + HLY_BOOT_HOST_BYTES + 32 };
  * by node, of which each rank gets those of its node. */
 struct hly_boot_table {
     char *bytes;
-    struct hly_boot_part {
-        uint32_t first, count;
-    } * parts; /* by rank */
+    int32_t *node_of; /* by rank */
+    uint32_t *starts; /* by node: its first process; then their number */
 };
 /* Makes the table from all ranks' hellos, and fills in nnodes, nruns, nothers and bytes of the
  * answer. Marks oversubscribed nodes in the hellos' addresses. HALAY_ENOMEM. Call
@@ -216,7 +222,7 @@ struct hly_boot_reception {
     void (*heard)(void *arg, struct hly_boot_guest *guest); /* a guest has become known */
     /* A known guest has left, or sends more than one hello; its descriptor is closed. */
     void (*left)(void *arg, struct hly_boot_guest *guest);
-    /* A guest that stays has sent these bytes. False: closes its connection. May be NULL. */
+    /* A guest that stays has sent these bytes. False, or NULL: closes its connection. */
     bool (*said)(void *arg, struct hly_boot_guest *guest, const char *bytes, size_t n);
     void (*full)(void *arg); /* there are no descriptors left */
 };

@@ -216,7 +216,7 @@ static void guest_event(struct hly_boot_reception *r, struct hly_boot_guest *g, 
             continue;
         if (n < 0 && errno == EAGAIN)
             return;
-        if (n > 0 && !hello && g->stays && r->said(r->arg, g, extra, (size_t)n))
+        if (n > 0 && !hello && g->stays && r->said && r->said(r->arg, g, extra, (size_t)n))
             continue;
         if (n <= 0 || !hello) { /* end of the connection, or bytes after the hello */
             lose(r, g);

@@ -110,24 +110,16 @@ static void mark_oversubscribed(struct hly_boot_hello *hellos, int nranks, const
     }
 }
 
-/* Writes the processes, node by node; count[node] becomes the start of the next node's
- * processes. */
-static void write_processes(const struct hly_boot_hello *hellos, int nranks, const int32_t *node_of,
-                            uint32_t *count, char *to, struct hly_boot_part *parts)
+/* Writes the processes, node by node. count[node] becomes 0. */
+static void write_processes(const struct hly_boot_hello *hellos, int nranks, uint32_t *count,
+                            char *to, const struct hly_boot_table *table)
 {
-    uint32_t first = 0;
-    for (int r = 0; r < nranks; r++)
-        parts[r].count = count[node_of[r]];
-    for (int n = 0; n < nranks; n++) {
-        const uint32_t here = count[n];
-        count[n] = first;
-        first += here;
-    }
-    for (int r = 0; r < nranks; r++)
-        parts[r].first = count[node_of[r]];
+    for (int n = 0; n < nranks; n++)
+        table->starts[n + 1] = table->starts[n] + count[n];
     for (int r = 0; r < nranks; r++) {
+        const int32_t n = table->node_of[r];
         const struct hly_boot_process it = {r, 0, hellos[r].process};
-        put(to + sizeof it * count[node_of[r]]++, &it, sizeof it);
+        put(to + sizeof it * (table->starts[n + 1] - count[n]--), &it, sizeof it);
     }
 }
 
@@ -167,41 +159,42 @@ static bool alike(const struct hly_boot_hello *hellos, int nranks)
 int hly_boot_table_write(struct hly_boot_hello *hellos, int nranks, struct hly_boot_answer *answer,
                          struct hly_boot_table *table)
 {
-    int32_t *node_of = malloc((size_t)nranks * sizeof node_of[0]);
-    const struct hly_boot_hello **firsts = malloc((size_t)nranks * sizeof firsts[0]);
-    uint32_t *count = calloc((size_t)nranks, sizeof count[0]);
+    const size_t n = (size_t)nranks;
+    int32_t *node_of = malloc(n * sizeof node_of[0]);
+    const struct hly_boot_hello **firsts = malloc(n * sizeof firsts[0]);
+    uint32_t *count = calloc(n, sizeof count[0]);
     char *end = NULL;
-    memset(table, 0, sizeof *table);
-    if (!node_of || !firsts || !count || number_nodes(hellos, nranks, node_of) < 0)
+    *table = (struct hly_boot_table){.node_of = node_of,
+                                     .starts = calloc(n + 1, sizeof table->starts[0])};
+    if (!node_of || !firsts || !count || !table->starts ||
+        number_nodes(hellos, nranks, node_of) < 0)
         goto out;
     size_t bytes = measure(hellos, nranks, node_of, firsts, answer);
     for (int r = 0; r < nranks; r++)
         count[node_of[r]]++;
     mark_oversubscribed(hellos, nranks, node_of, firsts, count);
     answer->joined |= alike(hellos, nranks) ? HLY_BOOT_ALIKE : 0;
-    table->bytes = malloc(bytes + (size_t)nranks * sizeof(struct hly_boot_process));
-    table->parts = malloc((size_t)nranks * sizeof table->parts[0]);
-    if (!table->bytes || !table->parts)
+    table->bytes = malloc(bytes + n * sizeof(struct hly_boot_process));
+    if (!table->bytes)
         goto out;
     end = write_table(hellos, nranks, node_of, firsts, answer->nnodes, table->bytes);
     assert(end == table->bytes + bytes);
-    write_processes(hellos, nranks, node_of, count, end, table->parts);
+    write_processes(hellos, nranks, count, end, table);
 out:
     free(count);
     free(firsts);
-    free(node_of);
     return end ? HALAY_OK : HALAY_ENOMEM;
 }
 
 struct hly_piece hly_boot_table_part(const struct hly_boot_table *table, uint32_t rank,
                                      struct hly_boot_answer *answer)
 {
-    const struct hly_boot_part *part = &table->parts[rank];
+    const uint32_t *start = &table->starts[table->node_of[rank]];
     const size_t one = sizeof(struct hly_boot_process);
-    const struct hly_piece piece = {table->bytes + answer->bytes + one * part->first,
-                                    one * part->count};
+    const struct hly_piece piece = {table->bytes + answer->bytes + one * start[0],
+                                    one * (start[1] - start[0])};
     answer->rank = rank;
-    answer->nprocesses = part->count;
+    answer->nprocesses = start[1] - start[0];
     answer->bytes += (uint32_t)piece.bytes;
     return piece;
 }
@@ -209,7 +202,8 @@ struct hly_piece hly_boot_table_part(const struct hly_boot_table *table, uint32_
 void hly_boot_table_finish(struct hly_boot_table *table)
 {
     free(table->bytes);
-    free(table->parts);
+    free(table->node_of);
+    free(table->starts);
     memset(table, 0, sizeof *table);
 }
 

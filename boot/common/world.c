@@ -222,11 +222,11 @@ enum hly_hello hly_worlds_hello(struct hly_worlds *w, int p, const struct hly_wo
     return HLY_HELLO_TAKEN;
 }
 
-static void answered(struct hly_worlds *w, struct hly_place *place, enum hly_place_state state,
-                     bool refused)
+/* The process asks no more: it has been refused, or has left. */
+static void send_back(struct hly_worlds *w, struct hly_place *place, bool refused)
 {
     place->was_refused = refused;
-    move(w, place, state);
+    move(w, place, place->member ? HLY_PLACE_IN : HLY_PLACE_STARTED);
 }
 
 /* Refuses the newcomer, if only one of the two is a member. */
@@ -237,8 +237,7 @@ int hly_worlds_differ(struct hly_worlds *w, int a, int b)
         w->broken = HLY_CAUSE_BROKEN;
         return -1;
     }
-    answered(w, &w->place[refused], w->place[refused].member ? HLY_PLACE_IN : HLY_PLACE_STARTED,
-             true);
+    send_back(w, &w->place[refused], true);
     return refused;
 }
 
@@ -247,8 +246,7 @@ void hly_worlds_left(struct hly_worlds *w, int p)
     struct hly_place *place = &w->place[p];
     if (place->state != HLY_PLACE_ASKING)
         return;
-    answered(w, place, place->member ? HLY_PLACE_IN : HLY_PLACE_STARTED,
-             place->was_refused || w->once);
+    send_back(w, place, place->was_refused || w->once);
     if (w->once && !w->broken) {
         w->broken = HLY_CAUSE_LEFT;
         w->leaver = p;
@@ -301,7 +299,7 @@ static bool refuse_newcomer(struct hly_worlds *w, uint64_t now, enum hly_worlds_
     for (int p = 0; p < w->nplaces; p++) {
         if (!hly_worlds_is_newcomer(w, p) || w->place[p].end_ns > now)
             continue;
-        answered(w, &w->place[p], HLY_PLACE_STARTED, true);
+        send_back(w, &w->place[p], true);
         return act(a, HLY_WORLDS_REFUSE, cause, p);
     }
     return false;
@@ -311,7 +309,7 @@ void hly_worlds_refused(struct hly_worlds *w)
 {
     for (int p = 0; p < w->nplaces; p++)
         if (asks(w, p))
-            answered(w, &w->place[p], w->place[p].member ? HLY_PLACE_IN : HLY_PLACE_STARTED, true);
+            send_back(w, &w->place[p], true);
     w->failed = -1;
     w->closed = w->once;
 }
@@ -354,7 +352,8 @@ void hly_worlds_joined(struct hly_worlds *w)
         struct hly_place *place = &w->place[w->order[rank]];
         place->rank = rank;
         place->member = true;
-        answered(w, place, HLY_PLACE_IN, false);
+        place->was_refused = false;
+        move(w, place, HLY_PLACE_IN);
     }
 }
 

@@ -21,10 +21,10 @@
 
 enum { HEAD_LOST = 125 }; /* the agent's exit status, as where there is no head */
 
-struct mark { /* what the head wants of a process */
-    bool start;
-    int timeout_s, signal; /* signal: 0: none */
-    int64_t pid;           /* of the process that runs; 0: none */
+struct mark {      /* what the head wants of a process */
+    unsigned tell; /* HLY_TELL */
+    int timeout_s, signal;
+    int64_t pid; /* of the process that runs; 0: none */
 };
 
 struct halay_launch {
@@ -35,9 +35,9 @@ struct halay_launch {
     int fd; /* -1: the head is lost */
     int first, count;
     struct mark *marks;
-    bool changes;        /* the ranks of the job do */
-    bool welcome;        /* its launcher has been told of its places */
-    bool over, end_told; /* the job is over; its launcher knows */
+    bool changes;  /* the ranks of the job do */
+    unsigned tell; /* HLY_TELL */
+    bool over;     /* the job is */
     int status;
     char text[252];
     struct hly_frames frames;
@@ -48,6 +48,7 @@ static void end(halay_launch_t *a, int status, const char *text)
     if (a->over)
         return;
     a->over = true;
+    a->tell |= HLY_TELL(END);
     a->status = status;
     snprintf(a->text, sizeof a->text, "%s", text);
 }
@@ -111,14 +112,13 @@ static int say_hello(halay_launch_t *a, uint64_t end_ns)
     snprintf(hello.host, sizeof hello.host, "%.63s", a->params.host);
     hello.rank = hello.was = HLY_BOOT_NOBODY;
     hello.nranks = (uint32_t)a->params.nranks;
-    for (int i = 0; i < HLY_BOOT_LOST_RUNS; i++)
-        hello.lost[i] = (struct hly_boot_lost){1, 0};
     int rc = hly_boot_visit_ask(&visit, a->fd, &greeting, &hello, &answer, &payload);
     if (rc)
         return rc;
     free(payload);
     hly_frames_init(&a->frames, &a->key, HLY_FROM_AGENT, &greeting, &hello);
     hly_frame_keep_alive(a->fd);
+    a->tell = HLY_TELL(AGENT);
     a->changes = answer.joined & HLY_BOOT_CHANGES;
     a->first = (int)answer.rank;
     a->count = answer.nprocesses < hello.nranks ? (int)answer.nprocesses : a->params.nranks;
@@ -189,6 +189,12 @@ static void look(halay_launch_t *a, int rank)
     send_frame(a, &frame);
 }
 
+static void signal_it(struct mark *mark, int number)
+{
+    mark->tell |= HLY_TELL(SIGNAL);
+    mark->signal = number;
+}
+
 static void take(halay_launch_t *a, const struct hly_frame *f)
 {
     const int rank = f->rank - a->first;
@@ -196,9 +202,9 @@ static void take(halay_launch_t *a, const struct hly_frame *f)
     if (f->what == HALAY_LAUNCH_END)
         end(a, f->value, f->text);
     else if (ours && f->what == HALAY_LAUNCH_START)
-        a->marks[rank] = (struct mark){.start = true, .timeout_s = f->value};
+        a->marks[rank] = (struct mark){.tell = HLY_TELL(START), .timeout_s = f->value};
     else if (ours && f->what == HALAY_LAUNCH_SIGNAL)
-        a->marks[rank].signal = f->value;
+        signal_it(&a->marks[rank], f->value);
     else if (ours && f->what == HALAY_LAUNCH_LOOK)
         look(a, rank);
     else
@@ -233,35 +239,20 @@ static int agent_progress(halay_launch_t *a)
 
 static int agent_event(halay_launch_t *a, halay_launch_event_t *event)
 {
-    *event = (halay_launch_event_t){.size = sizeof *event};
-    if (!a->welcome) {
-        a->welcome = true;
-        event->what = HALAY_LAUNCH_AGENT;
-        event->rank = a->first;
-        event->count = a->count;
+    if (hly_frame_tells(&a->tell, HALAY_LAUNCH_AGENT, a->first, a->count, event)) {
         event->value = a->changes;
         return 1;
     }
     for (int r = 0; r < a->count && !a->over; r++) {
         struct mark *m = &a->marks[r];
-        event->rank = r;
-        if (m->start) {
-            m->start = false;
-            event->what = HALAY_LAUNCH_START;
-            event->value = m->timeout_s;
-            return 1;
-        }
-        if (m->signal) {
-            event->what = HALAY_LAUNCH_SIGNAL;
-            event->value = m->signal;
-            m->signal = 0;
+        const bool start = hly_frame_tells(&m->tell, HALAY_LAUNCH_START, r, 0, event);
+        if (start || hly_frame_tells(&m->tell, HALAY_LAUNCH_SIGNAL, r, 0, event)) {
+            event->value = start ? m->timeout_s : m->signal;
             return 1;
         }
     }
-    if (!a->over || a->end_told)
+    if (!hly_frame_tells(&a->tell, HALAY_LAUNCH_END, 0, 0, event))
         return 0;
-    a->end_told = true;
-    event->what = HALAY_LAUNCH_END;
     event->value = a->status;
     snprintf(event->text, sizeof event->text, "%s", a->text);
     return 1;

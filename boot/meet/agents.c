@@ -32,7 +32,7 @@ static struct hly_agent *agent_of(const halay_launch_t *d, const struct hly_boot
 static struct hly_agent *unused_agent(const halay_launch_t *d)
 {
     for (int i = 0; i < d->most_agents; i++)
-        if (!d->agents[i].guest && !d->agents[i].lost)
+        if (!d->agents[i].guest && !d->agents[i].tell)
             return &d->agents[i];
     return NULL;
 }
@@ -50,7 +50,8 @@ static bool lives(const halay_launch_t *d, int slot)
 
 static void go(struct hly_slot *slot, int status, int state, const char *why)
 {
-    slot->gone = slot->tell_end = true;
+    slot->gone = true;
+    slot->tell |= HLY_TELL(ENDED);
     slot->status = status;
     slot->left = state;
     snprintf(slot->why, sizeof slot->why, "%s", why);
@@ -60,7 +61,7 @@ static void go(struct hly_slot *slot, int status, int state, const char *why)
 static void lose_agent(halay_launch_t *d, struct hly_agent *agent, const char *why)
 {
     agent->guest = NULL;
-    agent->lost = true;
+    agent->tell |= HLY_TELL(AGENT_LOST);
     agent->why = why;
     for (int s = agent->first; s < agent->first + agent->count; s++) {
         if (!lives(d, s))
@@ -126,7 +127,8 @@ void hly_agents_heard(halay_launch_t *d, struct hly_boot_guest *guest)
                   d->worlds->done ? "the job ends" : "the job has agents for all of its places");
         return;
     }
-    *agent = (struct hly_agent){.guest = guest, .came = true, .first = first, .count = n};
+    *agent =
+        (struct hly_agent){.guest = guest, .tell = HLY_TELL(AGENT), .first = first, .count = n};
     snprintf(agent->host, sizeof agent->host, "%.63s", it->host);
     for (int s = first; s < first + n; s++) {
         d->slots[s] = (struct hly_slot){.agent = agent};
@@ -150,19 +152,19 @@ static bool take_frame(halay_launch_t *d, struct hly_agent *agent, const struct 
                                 ? &d->slots[f->rank]
                                 : NULL;
     if (f->what == HALAY_LAUNCH_AGENT_LEAVES) {
-        agent->leaves = true;
+        agent->tell |= HLY_TELL(AGENT_LEAVES);
         return true;
     }
     if (!slot || !lives(d, f->rank))
         return false;
     if (f->what == HALAY_LAUNCH_STARTED) {
         slot->pid = f->value;
-        slot->tell_start = true;
+        slot->tell |= HLY_TELL(STARTED);
         return true;
     }
     if (f->what == HALAY_LAUNCH_LOOK && slot->asked) {
         slot->asked = false;
-        slot->tell_seen = slot->wanted;
+        slot->tell |= slot->wanted ? HLY_TELL(LOOK) : 0;
         slot->wanted = false;
         slot->seen = (char)f->state;
         return true;
@@ -173,8 +175,9 @@ static bool take_frame(halay_launch_t *d, struct hly_agent *agent, const struct 
     return true;
 }
 
-bool hly_agents_said(halay_launch_t *d, struct hly_boot_guest *guest, const char *bytes, size_t n)
+bool hly_agents_said(void *arg, struct hly_boot_guest *guest, const char *bytes, size_t n)
 {
+    halay_launch_t *d = arg;
     struct hly_agent *agent = agent_of(d, guest);
     int whole;
     while (agent && n)
@@ -193,34 +196,22 @@ void hly_agents_left(halay_launch_t *d, const struct hly_boot_guest *guest)
 
 /* ---------------------------------------------------------------- for the launcher */
 
-static bool make(halay_launch_event_t *event, enum halay_launch_what what, int rank, int count)
-{
-    *event =
-        (halay_launch_event_t){.size = sizeof *event, .what = what, .rank = rank, .count = count};
-    return true;
-}
-
 /* What a process there has come to: of one that has ended with its agent behind its agent's end. */
 static bool slot_event(halay_launch_t *d, bool with_agent, halay_launch_event_t *event)
 {
     for (int s = 0; s < d->params.nranks; s++) {
         struct hly_slot *slot = &d->slots[s];
-        if (slot->tell_start) {
-            slot->tell_start = false;
-            make(event, HALAY_LAUNCH_STARTED, s, 0);
+        if (hly_frame_tells(&slot->tell, HALAY_LAUNCH_STARTED, s, 0, event)) {
             event->value = (int)slot->pid;
             return true;
         }
-        if (slot->tell_seen) {
-            slot->tell_seen = false;
-            make(event, HALAY_LAUNCH_LOOK, s, 0);
+        if (hly_frame_tells(&slot->tell, HALAY_LAUNCH_LOOK, s, 0, event)) {
             event->state = (unsigned char)slot->seen;
             return true;
         }
-        if (!slot->tell_end || slot->lost_with_agent != with_agent)
+        if (slot->lost_with_agent != with_agent ||
+            !hly_frame_tells(&slot->tell, HALAY_LAUNCH_ENDED, s, with_agent, event))
             continue;
-        slot->tell_end = false;
-        make(event, HALAY_LAUNCH_ENDED, s, with_agent);
         event->value = slot->status;
         event->state = slot->left;
         snprintf(event->text, sizeof event->text, "%.251s", slot->why);
@@ -232,17 +223,13 @@ static bool slot_event(halay_launch_t *d, bool with_agent, halay_launch_event_t 
 static bool came_event(halay_launch_t *d, halay_launch_event_t *event)
 {
     for (int i = 0; i < d->most_agents; i++) {
-        struct hly_agent *agent = &d->agents[i];
-        if (agent->came) {
-            agent->came = false;
-            make(event, HALAY_LAUNCH_AGENT, agent->first, agent->count);
-            snprintf(event->text, sizeof event->text, "%s", agent->host);
+        struct hly_agent *it = &d->agents[i];
+        if (hly_frame_tells(&it->tell, HALAY_LAUNCH_AGENT, it->first, it->count, event)) {
+            snprintf(event->text, sizeof event->text, "%s", it->host);
             return true;
         }
-        if (agent->leaves) {
-            agent->leaves = false;
-            return make(event, HALAY_LAUNCH_AGENT_LEAVES, agent->first, agent->count);
-        }
+        if (hly_frame_tells(&it->tell, HALAY_LAUNCH_AGENT_LEAVES, it->first, it->count, event))
+            return true;
     }
     return false;
 }
@@ -250,14 +237,13 @@ static bool came_event(halay_launch_t *d, halay_launch_event_t *event)
 static bool lost_event(halay_launch_t *d, halay_launch_event_t *event)
 {
     for (int i = 0; i < d->most_agents; i++) {
-        struct hly_agent *agent = &d->agents[i];
-        if (!agent->lost)
+        struct hly_agent *it = &d->agents[i];
+        if (!hly_frame_tells(&it->tell, HALAY_LAUNCH_AGENT_LOST, it->first, it->count, event))
             continue;
-        make(event, HALAY_LAUNCH_AGENT_LOST, agent->first, agent->count);
-        snprintf(event->text, sizeof event->text, "%s: %s", agent->host, agent->why);
-        for (int s = agent->first; s < agent->first + agent->count; s++)
+        snprintf(event->text, sizeof event->text, "%s: %s", it->host, it->why);
+        for (int s = it->first; s < it->first + it->count; s++)
             d->slots[s].agent = NULL;
-        *agent = (struct hly_agent){0};
+        *it = (struct hly_agent){0};
         return true;
     }
     return false;

@@ -162,17 +162,16 @@ static void refuse_missing(halay_launch_t *d, uint64_t now)
                       d->host, text, d->reception.note);
 }
 
-static void remind(halay_launch_t *d, uint64_t now)
+static void remind(const halay_launch_t *d)
 {
     const struct hly_worlds *w = d->worlds;
     const int n = needed(w);
-    char text[700];
+    char text[500];
     struct hly_line line = hly_line(text, sizeof text);
-    hly_line_of_node(&line, now - w->notices.since_ns, n - hly_worlds_asking(w), n, d->host);
     name_missing(d, &line);
-    if (hly_worlds_is_static(w))
-        hly_line_until(&line, HLY_ENDS, w->decide_ns, now);
-    hly_boot_say(&d->log, 1, "%s", text);
+    hly_boot_remind(&d->log, w->notices.since_ns, hly_worlds_is_static(w) ? w->decide_ns : 0,
+                    "halay_init", HLY_BOOT_OF_NODE "%s", n - hly_worlds_asking(w), n, d->host,
+                    text);
 }
 
 /* A process that lives, and will not ask, for its halay_init has failed before it could; or one
@@ -256,7 +255,7 @@ void hly_driver_go_on(halay_launch_t *d)
             hly_boot_say(&d->log, 1, "the others go on without %s", missing);
             break;
         case HLY_WORLDS_NOTICE:
-            remind(d, now);
+            remind(d);
             break;
         default:
             say_why_not(d, &a, now);

@@ -121,7 +121,7 @@ static int begin(const struct hly_boot_log *log, const struct hly_meet_told *tol
     return rc;
 }
 
-static int prepare(struct caller *c)
+static int prepare(struct caller *c, const halay_boot_info_t *info)
 {
     const char *key = HLY_MEET_KEY;
     int rc = hly_meet_place_read(c->log, &c->told, &c->place, &c->hello.slot);
@@ -137,8 +137,8 @@ static int prepare(struct caller *c)
     c->hello.was = self.id.epoch ? (uint32_t)self.id.rank : HLY_BOOT_NOBODY;
     c->hello.epoch = self.id.epoch;
     memcpy(c->hello.id, own.id, sizeof c->hello.id);
-    for (int i = 0; i < HLY_BOOT_LOST_RUNS; i++)
-        c->hello.lost[i] = i < own.nlost ? own.lost[i] : (struct hly_boot_lost){1, 0};
+    hly_boot_describe(c->guest, info, &c->hello);
+    memcpy(c->hello.lost, own.lost, (size_t)own.nlost * sizeof own.lost[0]);
     return HALAY_OK;
 }
 
@@ -146,11 +146,10 @@ static int open_again(const struct hly_boot_log *log, uint64_t deadline_ns,
                       const halay_boot_info_t *info)
 {
     struct caller c = {.log = log, .end_ns = hly_boot_now_ns() + deadline_ns};
-    int rc = prepare(&c);
+    int rc = prepare(&c, info);
     if (rc)
         return rc;
     hear_no_more();
-    hly_boot_describe(c.guest, info, &c.hello);
     rc = ask(&c);
     explicit_bzero(&c.key, sizeof c.key);
     return rc;
@@ -217,9 +216,8 @@ static void meet_leave(halay_boot_t *boot)
     struct hly_boot_greeting greeting;
     struct hly_boot_answer answer;
     char *payload;
-    if (!boot->id.changes || prepare(&c))
+    if (!boot->id.changes || prepare(&c, NULL))
         return;
-    hly_boot_describe(c.guest, NULL, &c.hello);
     c.hello.nranks = 0;
     const struct hly_boot_visit visit = {&log, &c.key, c.guest, c.holder, c.end_ns, NULL, 0};
     const int fd = hly_meet_place_call(&log, &c.place, &c.key, c.guest, c.end_ns, &greeting);

@@ -99,11 +99,6 @@ static void left(void *arg, struct hly_boot_guest *guest)
     hly_driver_tell_news(d);
 }
 
-static bool said(void *arg, struct hly_boot_guest *guest, const char *bytes, size_t n)
-{
-    return hly_agents_said(arg, guest, bytes, n);
-}
-
 static void full(void *arg)
 {
     halay_launch_t *d = arg;
@@ -225,7 +220,7 @@ static int meet_start(const halay_launch_params_t *params, halay_launch_t **serv
                                     .arg = d,
                                     .heard = heard,
                                     .left = left,
-                                    .said = said,
+                                    .said = hly_agents_said,
                                     .full = full};
     int rc = prepare(d);
     if (rc)

@@ -15,7 +15,7 @@ enum { HLY_REFUSALS = 64 };
 
 struct hly_agent {                /* a launcher elsewhere that has brought places */
     struct hly_boot_guest *guest; /* its connection; NULL: it is lost, or nobody is here */
-    bool came, leaves, lost;      /* its launcher is still to be told that */
+    unsigned tell;                /* HLY_TELL */
     const char *why;              /* it is lost */
     int first, count;             /* slots */
     char host[64];
@@ -25,13 +25,13 @@ struct hly_agent {                /* a launcher elsewhere that has brought place
 struct hly_slot {            /* one process that the launcher has started; a place of `world` */
     struct hly_agent *agent; /* NULL: it is this launcher's, or nobody has brought it yet */
     char host[64];           /* of the agent that has, or has had it */
-    bool tell_start;         /* of an agent's: its launcher is still to be told so; */
-    bool gone, tell_end;     /* it has ended, and that is still to be told; */
+    unsigned tell;           /* HLY_TELL: of an agent's */
+    bool gone;               /* it has ended, and its launcher has yet to say so; */
     bool lost_with_agent;    /* only its agent is lost */
     int left;                /* state of ended() */
     bool asked;              /* its agent is still to say what it does; */
     char seen;               /* and has said this last, proc(5)'s letter; 0: nothing yet; */
-    bool wanted, tell_seen;  /* the launcher has asked for it, and is still to be told */
+    bool wanted;             /* the launcher has asked for it */
     int status;              /* as waitpid has it, if ended or gone; */
     char why[480];           /* what its halay_init has failed with; else empty */
     int64_t pid;
@@ -77,7 +77,7 @@ void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
 
 /* A launcher says hello. */
 void hly_agents_heard(halay_launch_t *d, struct hly_boot_guest *guest);
-bool hly_agents_said(halay_launch_t *d, struct hly_boot_guest *guest, const char *bytes, size_t n);
+bool hly_agents_said(void *d, struct hly_boot_guest *guest, const char *bytes, size_t n);
 void hly_agents_left(halay_launch_t *d, const struct hly_boot_guest *guest);
 int hly_agents_event(halay_launch_t *d, halay_launch_event_t *event);
 /* Asks what a process of an agent does, unless that is still to be answered. */

@@ -74,3 +74,14 @@ void hly_frame_keep_alive(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &most_ms, sizeof most_ms);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
+
+bool hly_frame_tells(unsigned *tell, enum halay_launch_what what, int rank, int count,
+                     halay_launch_event_t *event)
+{
+    if (!(*tell & 1u << what))
+        return false;
+    *tell &= ~(1u << what);
+    *event =
+        (halay_launch_event_t){.size = sizeof *event, .what = what, .rank = rank, .count = count};
+    return true;
+}

@@ -40,6 +40,11 @@ void hly_frame_seal(struct hly_frames *f, struct hly_frame *frame);
 /* Takes some of what has come; *bytes and *n become the rest. 1: f->next is whole, and the other
  * end's; 0: more has to come; -1: it is not the other end's. */
 int hly_frames_take(struct hly_frames *f, const char **bytes, size_t *n);
+/* Marks of what a launcher is still to be told. Is this one set? If so, it is cleared, and *event
+ * says it. */
+#define HLY_TELL(what) (1u << HALAY_LAUNCH_##what)
+bool hly_frame_tells(unsigned *marks, enum halay_launch_what what, int rank, int count,
+                     halay_launch_event_t *event);
 /* A head or a node that is switched off is noticed after 5 s. */
 void hly_frame_keep_alive(int fd);
 

@@ -14,8 +14,7 @@
 #include <unistd.h>
 
 #include "../../common/proc.h"
-#include "../../src/waits/text.h"
-#include "../../src/waits/waits.h"
+#include "../common/listen.h"
 #include "tcp.h"
 #include <hly_build.h>
 
@@ -87,20 +86,6 @@ static bool is_late(const struct gather *g)
     return hly_boot_now_ns() >= g->end_ns;
 }
 
-static void remind(const struct gather *g, struct hly_notices *notices)
-{
-    const uint64_t now = hly_boot_now_ns();
-    char text[256];
-    struct hly_line line = hly_line(text, sizeof text);
-    if (g->own->rank > 1 || !hly_notices_give(notices, now))
-        return;
-    hly_line_waited(&line, now - g->begin_ns, "halay_init");
-    hly_line_put(&line, ": the program's allgather of %d ranks has not ended on rank %d",
-                 g->own->nranks, g->own->rank);
-    hly_line_until(&line, HLY_ENDS, g->end_ns, now);
-    hly_boot_say(g->log, 1, "%s", text);
-}
-
 /* What its test says: 1 if it has ended; 0: its time is over; else its code. */
 static int await(const struct gather *g, void *request)
 {
@@ -110,7 +95,10 @@ static int await(const struct gather *g, void *request)
     while (!done && !is_late(g)) {
         nanosleep(&(struct timespec){0, nap_ns}, NULL);
         nap_ns = nap_ns * 2 < NAP_MAX_NS ? nap_ns * 2 : NAP_MAX_NS;
-        remind(g, &notices);
+        if (g->own->rank <= 1 && hly_notices_give(&notices, hly_boot_now_ns()))
+            hly_boot_remind(g->log, g->begin_ns, g->end_ns, "halay_init",
+                            ": the program's allgather of %d ranks has not ended on rank %d",
+                            g->own->nranks, g->own->rank);
         done = g->given->test(request);
     }
     return done;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "../common/listen.h"
 #include "tcp.h"
 
 int hly_tcp_meet(struct hly_tcp *tcp, int fd, int port, const struct hly_boot_greeting *greeting,

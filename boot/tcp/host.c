@@ -7,6 +7,8 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,12 +17,14 @@
 #include <unistd.h>
 
 #include "../../src/waits/text.h"
+#include "../common/listen.h"
+#include "../common/lookup.h"
 #include "tcp.h"
 
 #define MS 1000000ull
 #define S  1000000000ull
 
-enum { TICK_MS = 100 };
+enum { TICK_MS = 100, MISSING = 300 };
 /* The time for late ranks to come and hear that there is no job, and the time for ranks to take a
  * table before the connection is left to the kernel. */
 #define LATE_NS  (5 * S)
@@ -28,9 +32,16 @@ enum { TICK_MS = 100 };
 #define LATE                                                                                       \
     "the job has begun, with another process as this rank: give each process a RANK of its own"
 
+/* Where rank 0 listens for the rendezvous: on loopback if its address is that, else everywhere. */
+struct door {
+    struct sockaddr_storage at;
+    bool local;
+    halay_address_t near; /* at which the others find rank 0; family 0: not known */
+};
+
 struct host {
     struct hly_tcp *tcp;
-    struct hly_tcp_door door;
+    struct door door;
     struct hly_boot_reception reception;
     int port;
     struct hly_worlds *worlds;     /* of one meeting: who has come, and who is told what */
@@ -100,8 +111,9 @@ static void join_all(struct host *h)
 }
 
 /* "1, 3-5" */
-static void list_missing(const struct host *h, struct hly_line *line)
+static const char *list_missing(const struct host *h, char text[MISSING])
 {
+    struct hly_line line = hly_line(text, MISSING);
     const int n = h->tcp->v->nranks;
     for (int r = 1, last; r < n; r = last + 1) {
         last = r;
@@ -109,17 +121,16 @@ static void list_missing(const struct host *h, struct hly_line *line)
             continue;
         while (last + 1 < n && hly_worlds_is_awaited(h->worlds, last + 1))
             last++;
-        hly_line_ranks(line, r, last);
+        hly_line_ranks(&line, r, last);
     }
-    hly_line_more(line, ", ");
+    hly_line_more(&line, ", ");
+    return text;
 }
 
 static void say_missing(struct host *h, uint64_t now)
 {
     const struct hly_tcp *tcp = h->tcp;
-    char missing[300];
-    struct hly_line line = hly_line(missing, sizeof missing);
-    list_missing(h, &line);
+    char missing[MISSING];
     h->missing = true;
     snprintf(h->text, sizeof h->text,
              "%d of the %d ranks did not come to the rendezvous of rank 0 (%s port %d, %s is "
@@ -127,20 +138,17 @@ static void say_missing(struct host *h, uint64_t now)
              "do they reach this host? (see HALAY_START_DEADLINE)%s",
              hly_worlds_waiting(h->worlds), tcp->v->nranks, tcp->self.host, h->port,
              tcp->v->given ? "its address" : "MASTER_ADDR or HALAY_RENDEZVOUS", tcp->v->address,
-             (double)(now - tcp->begin_ns) / 1e9, missing, h->reception.note);
+             (double)(now - tcp->begin_ns) / 1e9, list_missing(h, missing), h->reception.note);
 }
 
 /* Says who has not come yet. */
-static void remind(struct host *h, uint64_t now)
+static void remind(const struct host *h)
 {
-    char text[600];
-    struct hly_line line = hly_line(text, sizeof text);
-    hly_line_waited(&line, now - h->tcp->begin_ns, "halay_init");
-    hly_line_put(&line, " for %d of %d ranks to come to rank 0 (%s port %d): rank ",
-                 hly_worlds_waiting(h->worlds), h->tcp->v->nranks, h->tcp->self.host, h->port);
-    list_missing(h, &line);
-    hly_line_until(&line, HLY_ENDS, h->worlds->decide_ns, now);
-    hly_boot_say(h->tcp->log, 1, "%s", text);
+    char missing[MISSING];
+    hly_boot_remind(h->tcp->log, h->tcp->begin_ns, h->worlds->decide_ns, "halay_init",
+                    " for %d of %d ranks to come to rank 0 (%s port %d): rank %s",
+                    hly_worlds_waiting(h->worlds), h->tcp->v->nranks, h->tcp->self.host, h->port,
+                    list_missing(h, missing));
 }
 
 static void refuse_all(struct host *h, const struct hly_worlds_action *a, uint64_t now)
@@ -168,7 +176,7 @@ static void go_on(struct host *h)
         else if (a.what == HLY_WORLDS_REFUSE_ALL)
             refuse_all(h, &a, now);
         else if (a.what == HLY_WORLDS_NOTICE)
-            remind(h, now);
+            remind(h);
     }
 }
 
@@ -272,6 +280,41 @@ static int serve(struct host *h)
 }
 
 /* ---------------------------------------------------------------- listening */
+
+/* If MASTER_ADDR is loopback for rank 0, all ranks are on one host, and all listen on loopback. */
+static void place_door(const struct hly_tcp *tcp, struct door *door)
+{
+    const struct addrinfo *found = NULL;
+    struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
+    struct hly_lookup *name = hly_lookup_start(tcp->v->address);
+    const uint64_t half_ns = tcp->begin_ns + (tcp->end_ns - tcp->begin_ns) / 2;
+    const bool over = name && hly_lookup_wait(name, half_ns); /* others have yet to come */
+    int rc = over ? hly_lookup_found(name, &found) : EAI_AGAIN;
+    memset(door, 0, sizeof *door);
+    memcpy(&door->at, &any6, sizeof any6);
+    if (rc)
+        hly_boot_say(tcp->log, 1,
+                     "rank 0 is to be found at '%.100s', which does not resolve on its own host "
+                     "(%s): it listens on all addresses",
+                     tcp->v->address, gai_strerror(rc));
+    for (const struct addrinfo *f = found; f; f = f->ai_next) {
+        halay_address_t it;
+        if (!hly_address_from(f->ai_addr, &it))
+            continue;
+        it.port = 0;
+        if (hly_address_loopback(&it)) {
+            memcpy(&door->at, f->ai_addr, f->ai_addrlen);
+            door->near = it;
+            door->local = true;
+            if (it.family == AF_INET) /* of a name with both, the one that all ranks are sure to
+                                         try */
+                break;
+        } else if (!door->near.family && hly_address_is_ours(&it)) {
+            door->near = it; /* this is where the others find rank 0 */
+        }
+    }
+    hly_lookup_end(name);
+}
 
 /* Someone has the port: if it is this job's rank 0, there are two. It is met, and refuses. */
 static bool met_twin(struct host *h, int port, struct hly_boot_identity *id)
@@ -388,7 +431,7 @@ int hly_tcp_host(struct hly_tcp *tcp, struct hly_boot_identity *id)
         hly_boot_say(tcp->log, 0, "out of memory for the rendezvous of %d ranks", n);
         goto out;
     }
-    hly_tcp_door_place(tcp, &h.door);
+    place_door(tcp, &h.door);
     rc = hly_listen_near(tcp->log, &h.door.near, &tcp->self.address, &tcp->listen_fd);
     if (rc)
         goto out;

@@ -9,8 +9,6 @@
 
 #include <halay/boot.h>
 
-#include "../common/listen.h"
-#include "../common/lookup.h"
 #include "../common/meet.h"
 
 enum {
@@ -48,14 +46,6 @@ int hly_tcp_given(const struct hly_boot_log *log, const halay_boot_rank_t *given
 /* Asks the program's allgather where rank 0 is: v's address, port, secret and door_fd. Logged. */
 int hly_tcp_gather(const struct hly_boot_log *log, const halay_boot_rank_t *given,
                    uint64_t deadline_ns, struct hly_tcp_variables *v);
-
-/* Where rank 0 listens for the rendezvous: on loopback if its address is that, else everywhere. */
-struct hly_tcp_door {
-    struct sockaddr_storage at;
-    bool local;
-    halay_address_t near; /* at which the others find rank 0; family 0: not known */
-};
-void hly_tcp_door_place(const struct hly_tcp *tcp, struct hly_tcp_door *door);
 
 /* Rank 0's part and that of the others. Fill *id. Logged. */
 int hly_tcp_host(struct hly_tcp *tcp, struct hly_boot_identity *id);

@@ -58,12 +58,6 @@ void hly_line_waited(struct hly_line *line, uint64_t waited_ns, const char *who,
     hly_line_put(line, " has waited for %.1f s", (double)waited_ns * 1e-9);
 }
 
-void hly_line_of_node(struct hly_line *line, uint64_t waited_ns, int n, int of, const char *host)
-{
-    hly_line_waited(line, waited_ns, "halay_init");
-    hly_line_put(line, " for %d of the %d ranks of node %s: ", n, of, host);
-}
-
 void hly_line_until(struct hly_line *line, const char *outcome, uint64_t end_ns, uint64_t now_ns)
 {
     if (now_ns < end_ns)

@@ -33,8 +33,6 @@ size_t hly_line_whole(const char *text, size_t most);
 /* "WHO has waited for 1.0 s"; who: format of WHO */
 __attribute__((format(printf, 3, 4))) void
 hly_line_waited(struct hly_line *line, uint64_t waited_ns, const char *who, ...);
-/* "halay_init has waited for 1.0 s for 2 of the 4 ranks of node HOST: " */
-void hly_line_of_node(struct hly_line *line, uint64_t waited_ns, int n, int of, const char *host);
 /* ". If that stays so it ends with an error in 29 s at the latest", if end_ns is after now_ns.
  * outcome: what happens then. */
 void hly_line_until(struct hly_line *line, const char *outcome, uint64_t end_ns, uint64_t now_ns);

@@ -190,7 +190,8 @@ static void check(void)
     FUZZ_WANT(!driver->first || driver->first->fd >= 0);
     for (int i = 0; i < driver->most_agents; i++) {
         const struct hly_agent *a = &driver->agents[i];
-        FUZZ_WANT(!a->guest || (a->guest->fd >= 0 && a->guest->stays && !a->lost));
+        FUZZ_WANT(!a->guest ||
+                  (a->guest->fd >= 0 && a->guest->stays && !(a->tell & HLY_TELL(AGENT_LOST))));
         for (int s = a->first; s < a->first + a->count; s++)
             FUZZ_WANT(driver->slots[s].agent == a);
     }

@@ -36,7 +36,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
                                                  .arg = &node,
                                                  .heard = hear_rank,
                                                  .left = lose_rank,
-                                                 .said = is_said,
                                                  .full = run_out};
     for (int i = 0; i < GUESTS; i++)
         guests[i].fd = -1;

@@ -177,7 +177,8 @@ static void lists(void)
 static struct hly_line sentence(char *text, size_t bytes)
 {
     struct hly_line line = hly_line(text, bytes);
-    hly_line_of_node(&line, 1040 * MS, 2, 4, "knöten€𝄞");
+    hly_line_waited(&line, 1040 * MS, "halay_init");
+    hly_line_put(&line, " for %d of the %d ranks of node %s: ", 2, 4, "knöten€𝄞");
     for (int r = 0; r < 2; r++)
         if (hly_line_next(&line, ", "))
             hly_line_process(&line, "rank", r, r * 7, "stopped", !r);

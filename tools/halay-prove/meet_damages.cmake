@@ -53,11 +53,13 @@ meet_damage("who was late once is late" "place->leaves = place->lost = " "place-
 meet_damage("worlds are not numbered" "w->epoch++;" "w->epoch = 1;")
 meet_damage("a refused member is forgotten"
   "if (asks(w, p))
-            answered(w, &w->place[p], w->place[p].member ? HLY_PLACE_IN :"
-  "if (asks(w, p))
-            answered(w, &w->place[p], false ? HLY_PLACE_IN :")
-meet_damage("a member that has hung up is forgotten" "answered(w, place, place->member ? HLY_PLACE_IN :"
-  "answered(w, place, false ? HLY_PLACE_IN :")
+            send_back(w, &w->place[p], true);"
+  "if (asks(w, p)) {
+            w->place[p].was_refused = true;
+            move(w, &w->place[p], HLY_PLACE_STARTED);
+        }")
+meet_damage("a member that has hung up is forgotten" "send_back(w, place, place->was_refused || w->once);"
+  "place->was_refused |= w->once, move(w, place, HLY_PLACE_STARTED);")
 meet_damage("who has hung up still asks" "    if (place->state != HLY_PLACE_ASKING)
         return;" "    return;")
 meet_damage("no deadline" "    const bool over = waits && now >= w->decide_ns;
