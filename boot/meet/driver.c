@@ -66,8 +66,9 @@ static void heard(void *arg, struct hly_boot_guest *guest)
         [HLY_HELLO_MAY_GO] = "it may go",
         [HLY_HELLO_NOBODY] = "no process of this job has this slot of HALAY_JOB, or it has ended",
         [HLY_HELLO_TWIN] =
-            "another process has this slot of HALAY_JOB: a program that a rank starts inherits the "
-            "rank's environment; to let it run alone, start it with HALAY_JOB=none"};
+            ("another process has this slot of HALAY_JOB: a program that a rank starts inherits "
+             "the "
+             "rank's environment; to let it run alone, start it with HALAY_JOB=none")};
     halay_launch_t *d = arg;
     const uint32_t slot = guest->hello.slot;
     if (slot == HLY_BOOT_AGENT) {
