@@ -322,7 +322,7 @@ static int settle(struct joining *j, struct hly_boot_identity *id)
 {
     struct hly_node *node = &j->node;
     struct hly_pmix_records records;
-    struct hly_pmix_table table;
+    struct hly_pmix_table table = {0};
     int fd = -1;
     int rc = node->role == HLY_ROLE_MEMBER ? hly_node_take(node, &fd) : HALAY_OK;
     if (rc)
