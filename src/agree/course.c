@@ -111,8 +111,9 @@ bool hly_failing_end_too(fault_t *f, const struct hly_broken *b)
 
 bool hly_failing_is_late(hly_view_t *v, fault_t *f, const struct hly_broken *b)
 {
-    /* The lost peer may have completed this call. */
-    if (!f->final && b->is && b->by.cause == HLY_CAUSE_PEER)
+    /* The lost peer may have completed this call. A rank that has voted waits for the
+     * coordinator. */
+    if (!f->final && !f->voting.voted && b->is && b->by.cause == HLY_CAUSE_PEER)
         hly_failing_by_time(v, f, HLY_CAUSE_PEER);
     return f->looks >= HLY_LATE_LOOKS && (f->final || hly_coordinator_ends(v, f));
 }
