@@ -1,41 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Copies of src/agree/agree.c, each with one place damaged: the exploration has to refuse all of them. DAMAGED: the
-# sources. Four guards are not in the list, since no run differs without them: what one of them stops another one has
+# Four guards are not in the list, since no run differs without them: what one of them stops another one has
 # stopped before. A rank does not take from others that it has failed (who says so refuses it); it takes nothing from a
 # coordinator before its own (which proposes what was taken, or cannot decide); and it ends if a value leaves it out
-# (who decides that says LEFT_OUT). A contribution after the proposal is answered with that; without, the next question, or
-# the decision, serves as well. A text that is not there exactly once is an error, so that the list keeps up with the source.
-set(agree_source ${PROJECT_SOURCE_DIR}/src/agree/agree.c)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${agree_source})
-file(READ ${agree_source} agree_text)
-set(DAMAGED "")
-set(damages_declared "")
-set(damages_listed "")
-
-macro(damage what from to)
-  list(LENGTH DAMAGED number)
-  string(FIND "${agree_text}" "${from}" first)
-  string(FIND "${agree_text}" "${from}" last REVERSE)
-  if(first EQUAL -1 OR NOT first EQUAL last)
-    message(FATAL_ERROR "src/agree/agree.c has not exactly once: ${from}")
-  endif()
-  string(REPLACE "${from}" "${to}" damaged_text "${agree_text}")
-  set(damaged_names "")
-  foreach(name init coordinator refuses awaits is_sound enter note go_on heard late ask ask_one)
-    string(APPEND damaged_names "#define hly_agreement_${name} hly_damaged_${number}_${name}\n")
-  endforeach()
-  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/damage${number}.c @ONLY CONTENT
-    "${damaged_names}${damaged_text}
-#include \"agree_world.h\"
-extern const hly_agreement_ops_t hly_damaged_${number};
-const hly_agreement_ops_t hly_damaged_${number} = {\"${what}\", hly_agreement_refuses, hly_agreement_enter,
-  hly_agreement_note, hly_agreement_go_on, hly_agreement_heard, hly_agreement_ask, hly_agreement_late};
-")
-  list(APPEND DAMAGED ${CMAKE_CURRENT_BINARY_DIR}/damaged/damage${number}.c)
-  string(APPEND damages_declared "extern const hly_agreement_ops_t hly_damaged_${number};\n")
-  string(APPEND damages_listed "&hly_damaged_${number}, ")
-endmacro()
-
+# (who decides that says LEFT_OUT). A contribution after the proposal is answered with that; without, the next
+# question, or # the decision, serves as well.
+damages(agreement agree_model.h hly_agreement_ops_t HLY_AGREEMENT_EACH src/agree/agree.c)
 damage("a new value after one was taken" "    if (!a->ballot) {" "    if (true) {")
 damage("no wait for votes for a proposal" "if (a->late || !awaits_any(a))" "if (true)")
 damage("no wait for contributions" "if (awaits_any(a) && !a->late)" "if (false)")
@@ -59,10 +28,4 @@ damage("the value leaves out nobody who has died" "memcpy(set_of(a, HLY_SET_WITH
 damage("a vote for a proposal is not counted" "add(a, HLY_SET_TAKEN, from);" "(void)from;")
 damage("no vote for a proposal is sent" "tell(a, sink, from, HLY_AGREE_VOTE);" "")
 damage("LEFT_OUT is not heeded" "        a->left_out |= !a->decided || is_in(a, HLY_SET_WITHOUT, from);" "")
-
-file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/damaged/damages.c @ONLY CONTENT
-  "#include \"agree_explore.h\"
-${damages_declared}const hly_agreement_ops_t *const hly_damaged[] = {${damages_listed}NULL};
-")
-list(APPEND DAMAGED ${CMAKE_CURRENT_BINARY_DIR}/damaged/damages.c)
-set_source_files_properties(${DAMAGED} PROPERTIES COMPILE_OPTIONS "-w;-O1;-g0") # things unused; a third of the time of a whole build with -O2; without -O zig adds UBSan
+damages_end()

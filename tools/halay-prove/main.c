@@ -6,10 +6,8 @@
 #include <time.h>
 
 #include "../common/printed.h"
-#include "agree_explore.h"
-#include "meet_explore.h"
+#include "explore.h"
 #include "prove.h"
-#include "verdict_explore.h"
 
 enum { EXIT_USAGE = 2, MUTANTS_MAX = 10000, ORDERS_MAX = 1000000, FAR_MAX = 10000 };
 enum { ALL_RANKS = 512, ALL_FAR = 20 };
@@ -249,32 +247,22 @@ static void draw_ranks(hly_options_t *options)
     }
 }
 
-static void agreements(const hly_options_t *options, hly_count_t *count)
+static void explore(const hly_options_t *options, hly_count_t *count)
 {
-    if (options->mutants == 0) {
-        hly_explore(options->all, options->random, options->seed, count);
-        hly_explore_verdicts(options->all, options->random * 5, options->seed, count);
-        return;
-    }
-    hly_explore_damaged(options->verbose, count);
-    hly_explore_damaged_verdicts(options->verbose, count);
-    if (count->passed + count->failed < options->mutants) {
+    static const hly_explored_t *const kinds[] = {&hly_agreements, &hly_failing_calls,
+                                                  &hly_meetings};
+    const uint32_t first = options->agreements ? 0 : 2, end = options->agreements ? 2 : 3;
+    for (uint32_t i = first; i < end; i++)
+        if (options->mutants == 0)
+            hly_explore(kinds[i], options->all, options->random, options->seed, count);
+        else
+            hly_explore_damaged(kinds[i], options->verbose, count);
+    if (options->mutants > count->passed + count->failed) {
         printf("there are fewer than %u mutants\n", options->mutants);
         count->failed++;
     }
-}
-
-static void worlds(const hly_options_t *options, hly_count_t *count)
-{
-    if (options->mutants == 0) {
-        hly_meet_explore(options->all, count);
-        return;
-    }
-    hly_meet_explore_damaged(options->verbose, count);
-    if (count->passed + count->failed < options->mutants) {
-        printf("there are fewer than %u mutants\n", options->mutants);
-        count->failed++;
-    }
+    for (uint32_t i = first; i < end && options->mutants > 0; i++)
+        hly_explore_merged(kinds[i], count);
 }
 
 static int work(int argc, char **argv)
@@ -294,10 +282,8 @@ static int work(int argc, char **argv)
         halay_shape_free(options.shape);
         return count.failed == 0 && count.passed > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
     }
-    if (options.agreements) {
-        agreements(&options, &count);
-    } else if (options.worlds) {
-        worlds(&options, &count);
+    if (options.agreements || options.worlds) {
+        explore(&options, &count);
     } else if (options.selftest) {
         hly_selftest(&count);
     } else if (options.mutants > 0) {

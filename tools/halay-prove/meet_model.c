@@ -13,14 +13,28 @@
 
 #include "seen.h"
 
+enum {
+    STARTS = 'S',      /* the launcher starts a process at the place */
+    ASKS_ALL = 'a',    /* its hello arrives: it calls lost whom it knows to have died */
+    ASKS_ONE = 'b',    /* and, wrongly, another one, too */
+    TWIN_ASKS = 'T',   /* a second process says hello in its place, while it asks */
+    SAYS_LEAVES = 'l', /* it says that it leaves the world that it is in */
+    HANGS_UP = 'h',    /* it asks no more */
+    KILLED = 'x',      /* it dies; */
+    CUT = 'c',         /* the end of its connection is seen; */
+    TOLD_END = 'e',    /* the launcher sees its end */
+    ENDS_WELL = 'w',   /* it ends with status 0, as one that is in the last world may */
+    STOPS = 's',       /* it is stopped, */
+    CONTINUES = 'g',   /* and goes on */
+    INIT_FAILS = 'f',  /* its halay_init fails before it could ask, and it lives */
+    FOLLOWED = 'n',    /* it has died; the next program of the same script runs at its place */
+    AGENT_LOST = 'L',  /* the last two places are lost with their agent */
+    ALL_MET = 'F',     /* those on the list, and of it all others, have what they wait for */
+    TIME = 't'         /* the time that is due comes */
+};
+
 #define TIMEOUT_NS UINT64_C(300000000)
 #define LOOKS_NS   UINT64_C(2000000000) /* two looks of newcomers */
-
-const hly_worlds_ops_t hly_worlds_sound = {
-    "boot/common/world", hly_worlds_init,     hly_worlds_start,   hly_worlds_end,
-    hly_worlds_hello,    hly_worlds_differ,   hly_worlds_left,    hly_worlds_seen,
-    hly_worlds_failed,   hly_worlds_next,     hly_worlds_refused, hly_worlds_joined,
-    hly_worlds_due_ns,   hly_worlds_condemned};
 
 static int order[HLY_MODEL_PLACES]; /* of the table that is made; unused between two events */
 
@@ -54,27 +68,32 @@ static uint64_t stopped_for(const hly_model_t *m, int p)
 
 static void complain(hly_model_t *m, const char *text)
 {
-    m->complaint = m->complaint ? m->complaint : text;
+    m->common.complaint = m->common.complaint ? m->common.complaint : text;
 }
 
 static void hello(hly_model_t *m, int p, uint32_t lost, bool leaves);
 
-void hly_model_init(hly_model_t *m, const hly_worlds_ops_t *ops, const hly_model_limits_t *limits)
+static const hly_worlds_ops_t *ops_of(const hly_model_t *m)
 {
-    memset(m, 0, sizeof *m);
-    m->ops = ops;
-    m->limits = *limits;
+    return m->common.ops;
+}
+
+void hly_model_init(void *world, const uint8_t limits[])
+{
+    hly_model_t *m = world;
+    memset(&m->limits, 0, sizeof *m - offsetof(hly_model_t, limits));
+    memcpy(&m->limits, limits, sizeof m->limits);
+    const hly_model_limits_t *l = &m->limits;
     m->now = 1;
-    m->quiet = true;
-    ops->init(worlds(m), limits->places, limits->least, order);
+    ops_of(m)->worlds_init(worlds(m), l->places, l->least, order);
     worlds(m)->timeout_ns = TIMEOUT_NS;
-    for (int p = 0; p < limits->places - limits->late; p++) {
-        ops->start(worlds(m), p);
+    for (int p = 0; p < l->places - l->late; p++) {
+        ops_of(m)->worlds_start(worlds(m), p);
         m->process[p] = (hly_process_t){.state = HLY_RUNS, .number = 1};
     }
-    worlds(m)->once = limits->once;
-    worlds(m)->list_ns = limits->list ? m->now + time_of(m) / 2 : 0;
-    if (limits->once)
+    worlds(m)->once = l->once;
+    worlds(m)->list_ns = l->list ? m->now + time_of(m) / 2 : 0;
+    if (l->once)
         hello(m, 0, 0, false);
 }
 
@@ -153,11 +172,6 @@ static uint32_t suspect_of(const hly_model_t *m, int p)
     return 0;
 }
 
-static void add(hly_happens_t events[], uint32_t *n, hly_occurrence_t what, int place, bool must)
-{
-    events[(*n)++] = (hly_happens_t){.what = (uint8_t)what, .a = (uint8_t)place, .must = must};
-}
-
 static void add_its_own(const hly_model_t *m, int p, hly_happens_t events[], uint32_t *n)
 {
     const hly_process_t *it = &m->process[p];
@@ -165,26 +179,26 @@ static void add_its_own(const hly_model_t *m, int p, hly_happens_t events[], uin
     const bool idle = it->state != HLY_ASKS_NOW && !it->failed && !it->stopped &&
                       !(l->list && it->state != HLY_RUNS);
     if (idle && it->asked < l->again) {
-        add(events, n, HLY_ASKS_ALL, p, it->state == HLY_RUNS && it->asked == 0);
+        hly_may(events, n, ASKS_ALL, (uint32_t)p, 0, it->state == HLY_RUNS && it->asked == 0);
         if (l->wrong && suspect_of(m, p))
-            add(events, n, HLY_ASKS_ONE, p, false);
+            hly_may(events, n, ASKS_ONE, (uint32_t)p, 0, false);
     }
     if (idle && !it->leaves && (l->list || (it->state == HLY_IS_IN && l->least)))
-        add(events, n, HLY_SAYS_LEAVES, p, false);
+        hly_may(events, n, SAYS_LEAVES, (uint32_t)p, 0, false);
     if (idle && it->state == HLY_IS_IN)
-        add(events, n, HLY_ENDS_WELL, p, it->leaves);
+        hly_may(events, n, ENDS_WELL, (uint32_t)p, 0, it->leaves);
     if (it->state == HLY_ASKS_NOW && it->connected && l->twins)
-        add(events, n, HLY_TWIN_ASKS, p, false);
+        hly_may(events, n, TWIN_ASKS, (uint32_t)p, 0, false);
     if (it->state == HLY_ASKS_NOW && !it->stopped && l->hangs)
-        add(events, n, HLY_HANGS_UP, p, false);
+        hly_may(events, n, HANGS_UP, (uint32_t)p, 0, false);
     if (l->deaths)
-        add(events, n, HLY_KILLED, p, false);
+        hly_may(events, n, KILLED, (uint32_t)p, 0, false);
     if (l->stops && !it->stopped)
-        add(events, n, HLY_STOPS, p, false);
+        hly_may(events, n, STOPS, (uint32_t)p, 0, false);
     if (it->stopped)
-        add(events, n, HLY_CONTINUES, p, false);
+        hly_may(events, n, CONTINUES, (uint32_t)p, 0, false);
     if (l->fails && it->state == HLY_RUNS && !it->failed)
-        add(events, n, HLY_INIT_FAILS, p, false);
+        hly_may(events, n, INIT_FAILS, (uint32_t)p, 0, false);
 }
 
 /* A list of ranks that is closed, and nobody is still to say that it is not on it. */
@@ -209,22 +223,22 @@ uint32_t hly_model_events(const void *world, hly_happens_t events[])
     for (int p = 0; p < m->limits.places; p++) {
         const hly_process_t *it = &m->process[p];
         if (it->state == HLY_NOBODY && (!it->number || m->limits.starts))
-            add(events, &n, HLY_STARTS, p, false);
+            hly_may(events, &n, STARTS, (uint32_t)p, 0, false);
         if (it->connected && (it->dead || it->state != HLY_ASKS_NOW))
-            add(events, &n, HLY_CUT, p, true);
+            hly_may(events, &n, CUT, (uint32_t)p, 0, true);
         if (it->dead && !m->limits.once)
-            add(events, &n, HLY_TOLD_END, p, true);
+            hly_may(events, &n, TOLD_END, (uint32_t)p, 0, true);
         if (it->dead && !it->well && m->limits.follow)
-            add(events, &n, HLY_FOLLOWED, p, false);
+            hly_may(events, &n, FOLLOWED, (uint32_t)p, 0, false);
         if (lives(it) && !(m->limits.once && p == 0))
             add_its_own(m, p, events, &n);
     }
     if (m->limits.agents)
-        add(events, &n, HLY_AGENT_LOST, 0, false);
+        hly_may(events, &n, AGENT_LOST, 0, 0, false);
     if (may_all_meet(m))
-        add(events, &n, HLY_ALL_MET, 0, true);
-    if (m->ops->due(worlds_of(m)) != UINT64_MAX)
-        add(events, &n, HLY_TIME, 0, true);
+        hly_may(events, &n, ALL_MET, 0, 0, true);
+    if (ops_of(m)->worlds_due_ns(worlds_of(m)) != UINT64_MAX)
+        hly_may(events, &n, TIME, 0, 0, true);
     return n;
 }
 
@@ -367,7 +381,7 @@ static void join(hly_model_t *m)
     if (m->limits.once && m->twin)
         complain(m, "two processes are one rank, and there is a table");
     const uint64_t before = w->epoch;
-    m->ops->joined(w);
+    ops_of(m)->worlds_joined(w);
     if (w->epoch != before + 1)
         complain(m, "a world has the number of another one");
     for (int rank = 0; rank < w->n; rank++) {
@@ -479,16 +493,17 @@ static void look(hly_model_t *m)
         if (!hly_worlds_is_absent(w, p))
             continue;
         if (m->limits.least)
-            m->ops->seen(w, p, m->limits.list ? !is_coming(m, p) : it->stopped && lives(it));
+            ops_of(m)->worlds_seen(w, p,
+                                   m->limits.list ? !is_coming(m, p) : it->stopped && lives(it));
         else if (it->failed && lives(it) && !w->place[p].was_refused && hly_worlds_is_awaited(w, p))
-            m->ops->failed(w, p);
+            ops_of(m)->worlds_failed(w, p);
     }
 }
 
 static void refuse(hly_model_t *m, const struct hly_worlds_action *a)
 {
     check_cause(m, a);
-    if (!m->quiet)
+    if (m->common.loud)
         printf(" -> %s refused: %s", a->what == HLY_WORLDS_REFUSE ? "one" : "all",
                causes[a->cause]);
     if (a->what == HLY_WORLDS_REFUSE) {
@@ -499,24 +514,24 @@ static void refuse(hly_model_t *m, const struct hly_worlds_action *a)
         if (m->process[p].connected)
             tell(m, p);
     check_once(m);
-    m->ops->refused(worlds(m));
+    ops_of(m)->worlds_refused(worlds(m));
 }
 
 static void act(hly_model_t *m)
 {
     struct hly_worlds_action a;
     int p, turns = 0;
-    while (!m->complaint && m->ops->next(worlds(m), m->now, &a)) {
+    while (!m->common.complaint && ops_of(m)->worlds_next(worlds(m), m->now, &a)) {
         if (++turns > 64)
             complain(m, "there is no end of what is to be done");
         switch (a.what) {
         case HLY_WORLDS_TABLE:
-            if (!m->quiet)
+            if (m->common.loud)
                 printf(" -> a table of %d", worlds(m)->n);
             join(m);
             break;
         case HLY_WORLDS_LIST:
-            if (!m->quiet)
+            if (m->common.loud)
                 printf(" -> a list of %d", worlds(m)->n);
             check_list(m);
             break;
@@ -535,10 +550,10 @@ static void act(hly_model_t *m)
             break;
         }
     }
-    while (m->ops->condemned(worlds(m), &p)) {
+    while (ops_of(m)->worlds_condemned(worlds(m), &p)) {
         hly_process_t *it = &m->process[p];
         const struct hly_worlds *w = worlds_of(m);
-        if (!m->quiet)
+        if (m->common.loud)
             printf(" -> process %d is to be killed", p);
         if (lives(it) && it->epoch == w->epoch && is_just_stopped(m, p))
             complain(m, "a process is given up before it is stopped for long");
@@ -559,7 +574,7 @@ static void hello(hly_model_t *m, int p, uint32_t lost, bool leaves)
     for (uint32_t i = 0; i < HLY_BOOT_LOST_RUNS; i++)
         runs[i] = lost >> i & 1 ? (struct hly_boot_lost){i, i} : (struct hly_boot_lost){1, 0};
     const struct hly_worlds_hello h = {id, it->epoch, time_of(m), runs, leaves};
-    const enum hly_hello was = m->ops->hello(worlds(m), p, &h, m->now);
+    const enum hly_hello was = ops_of(m)->worlds_hello(worlds(m), p, &h, m->now);
     it->asked += !leaves;
     m->twin |= m->limits.once && taken_before;      /* it has hung up, and that is not seen yet */
     if (m->limits.list && was != HLY_HELLO_TAKEN) { /* it is alone, or there is no job */
@@ -587,7 +602,7 @@ static void hello(hly_model_t *m, int p, uint32_t lost, bool leaves)
             !((m->limits.odd >> q ^ m->limits.odd >> p) & 1) || worlds(m)->broken)
             continue;
         const bool member = worlds(m)->place[p].member, other = worlds(m)->place[q].member;
-        const int refused = m->ops->differ(worlds(m), q, p);
+        const int refused = ops_of(m)->worlds_differ(worlds(m), q, p);
         if (refused >= 0) {
             tell(m, refused);
             if (refused == p ? member && !other : other && !member)
@@ -602,7 +617,7 @@ static void twin(hly_model_t *m, int p)
     const uint8_t id[16] = {(uint8_t)(p + 1), m->limits.once ? 0 : 99};
     const struct hly_worlds_hello h = {id, m->process[p].epoch, time_of(m), none, false};
     m->twin = true;
-    if (m->ops->hello(worlds(m), p, &h, m->now) != HLY_HELLO_TWIN)
+    if (ops_of(m)->worlds_hello(worlds(m), p, &h, m->now) != HLY_HELLO_TWIN)
         complain(m, "a second process takes the place of one that asks");
 }
 
@@ -610,13 +625,13 @@ static void ended(hly_model_t *m, int p)
 {
     hly_process_t *it = &m->process[p];
     m->done |= it->well && worlds(m)->place[p].member && worlds(m)->place[p].state == HLY_PLACE_IN;
-    m->ops->end(worlds(m), p, it->well);
+    ops_of(m)->worlds_end(worlds(m), p, it->well);
     *it = (hly_process_t){.state = HLY_NOBODY, .number = it->number};
 }
 
 static void pass_time(hly_model_t *m)
 {
-    const uint64_t due = m->ops->due(worlds(m));
+    const uint64_t due = ops_of(m)->worlds_due_ns(worlds(m));
     if (due <= m->now)
         complain(m, "a time is due that has been");
     m->now = due;
@@ -634,44 +649,44 @@ static void happen(hly_model_t *m, const hly_happens_t *e)
     hly_process_t *it = &m->process[e->a];
     hly_model_limits_t *l = &m->limits;
     switch (e->what) {
-    case HLY_STARTS:
+    case STARTS:
         l->starts -= it->number > 0;
         *it = (hly_process_t){.state = HLY_RUNS, .number = (uint8_t)(it->number + 1)};
-        m->ops->start(worlds(m), e->a);
+        ops_of(m)->worlds_start(worlds(m), e->a);
         break;
-    case HLY_ASKS_ALL:
+    case ASKS_ALL:
         hello(m, e->a, deaths_known(m, e->a), false);
         break;
-    case HLY_ASKS_ONE:
+    case ASKS_ONE:
         l->wrong--;
         hello(m, e->a, deaths_known(m, e->a) | suspect_of(m, e->a), false);
         break;
-    case HLY_SAYS_LEAVES:
+    case SAYS_LEAVES:
         hello(m, e->a, 0, true);
         break;
-    case HLY_HANGS_UP:
+    case HANGS_UP:
         l->hangs--;
         it->state = HLY_REFUSED;
         break;
-    case HLY_TWIN_ASKS:
+    case TWIN_ASKS:
         l->twins--;
         twin(m, e->a);
         break;
-    case HLY_CUT:
+    case CUT:
         it->connected = false;
-        m->ops->left(worlds(m), e->a);
+        ops_of(m)->worlds_left(worlds(m), e->a);
         break;
-    case HLY_TOLD_END:
+    case TOLD_END:
         ended(m, e->a);
         break;
-    case HLY_KILLED:
+    case KILLED:
         l->deaths--;
         it->dead = true;
         break;
-    case HLY_ENDS_WELL:
+    case ENDS_WELL:
         it->dead = it->well = true;
         break;
-    case HLY_FOLLOWED:
+    case FOLLOWED:
         l->follow--;
         *it = (hly_process_t){.state = HLY_RUNS,
                               .number = (uint8_t)(it->number + 1),
@@ -679,20 +694,20 @@ static void happen(hly_model_t *m, const hly_happens_t *e)
                               .end_ns = it->end_ns,
                               .excused = true};
         break;
-    case HLY_AGENT_LOST:
+    case AGENT_LOST:
         lose_agent(m);
         break;
-    case HLY_ALL_MET:
+    case ALL_MET:
         join(m);
         break;
-    case HLY_TIME:
+    case TIME:
         pass_time(m);
         break;
     default:
-        l->stops -= e->what == HLY_STOPS;
-        l->fails -= e->what == HLY_INIT_FAILS;
-        it->failed |= e->what == HLY_INIT_FAILS;
-        it->stopped = e->what == HLY_STOPS;
+        l->stops -= e->what == STOPS;
+        l->fails -= e->what == INIT_FAILS;
+        it->failed |= e->what == INIT_FAILS;
+        it->stopped = e->what == STOPS;
         it->stopped_ns = it->stopped ? m->now : 0;
         it->excused = true;
         break;
