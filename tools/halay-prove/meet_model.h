@@ -19,8 +19,9 @@ enum { HLY_MODEL_PLACES = 4, HLY_MODEL_EVENTS = 64 };
     X(worlds_hello)                                                                                \
     X(worlds_differ)                                                                               \
     X(worlds_left)                                                                                 \
-    X(worlds_seen) X(worlds_failed) X(worlds_next) X(worlds_refused) X(worlds_joined)              \
-        X(worlds_due_ns) X(worlds_condemned)
+    X(worlds_seen)                                                                                 \
+    X(worlds_failed) X(worlds_next) X(worlds_refused) X(worlds_joined) X(worlds_due_ns)            \
+        X(worlds_condemned)
 
 typedef struct hly_worlds_ops { /* those, or of a damaged copy */
     const char *name;           /* what is damaged */
