@@ -51,32 +51,27 @@ static void list_touches(hly_adversary_t *adversary)
                 for (uint32_t i = 0; i < run->count; i++) {
                     uint32_t cell = program->cells[run->cell + i];
                     written[cell] |= r == step->target;
-                    if (fill) {
+                    if (fill)
                         adversary->touched[adversary->from[cell]] = g;
-                    }
                     adversary->from[cell + !fill]++;
                 }
             }
         }
-        for (uint32_t cell = 0; !fill && cell < program->ncells; cell++) {
+        for (uint32_t cell = 0; !fill && cell < program->ncells; cell++)
             adversary->from[cell + 1] += adversary->from[cell];
-        }
     }
     memmove(adversary->from + 1, adversary->from, program->ncells * sizeof *adversary->from);
     adversary->from[0] = 0;
-    for (uint32_t cell = 0; cell < program->ncells; cell++) {
-        if (written[cell] && adversary->from[cell + 1] - adversary->from[cell] >= 2) {
+    for (uint32_t cell = 0; cell < program->ncells; cell++)
+        if (written[cell] && adversary->from[cell + 1] - adversary->from[cell] >= 2)
             adversary->cells[adversary->ncells++] = cell;
-        }
-    }
 }
 
 int hly_adversary_create(const hly_program_t *program, uint64_t seed, hly_adversary_t **adversary)
 {
     hly_adversary_t *made = calloc(1, sizeof *made);
-    if (made == NULL) {
+    if (made == NULL)
         return HALAY_ENOMEM;
-    }
     uint32_t touches = program->nreads + program->nwrites;
     uint32_t larger = program->nsteps > program->ncells ? program->nsteps : program->ncells;
     made->program = program;
@@ -97,9 +92,8 @@ int hly_adversary_create(const hly_program_t *program, uint64_t seed, hly_advers
 
 void hly_adversary_free(hly_adversary_t *adversary)
 {
-    if (adversary == NULL) {
+    if (adversary == NULL)
         return;
-    }
     free(adversary->touched);
     free(adversary->from);
     free(adversary->cells);
@@ -114,9 +108,8 @@ enum { STYLE_PRIORITY, STYLE_FIRST_IN, STYLE_LAST_IN, STYLE_ANY };
 /* Bit 31 set: starved; lower is earlier. */
 static void draw_priorities(hly_adversary_t *adversary, uint64_t *chance)
 {
-    for (uint32_t g = 0; g < adversary->program->nsteps; g++) {
+    for (uint32_t g = 0; g < adversary->program->nsteps; g++)
         adversary->priority[g] = (uint32_t)hly_random(chance) & ~(uint32_t)STARVED;
-    }
 }
 
 /* The rank that is starved in this order, and how the others are picked. */
@@ -129,15 +122,12 @@ static uint32_t plan_order(hly_adversary_t *adversary, uint32_t order, uint64_t 
     uint32_t rank = order < nranks ? order : hly_random_below(chance, nranks);
     if (order >= nranks && order % 2 == 0 && adversary->ncells > 0) {
         uint32_t cell = adversary->cells[order / 2 % adversary->ncells];
-        for (uint32_t i = adversary->from[cell]; i < adversary->from[cell + 1]; i++) {
+        for (uint32_t i = adversary->from[cell]; i < adversary->from[cell + 1]; i++)
             adversary->priority[adversary->touched[i]] |= STARVED;
-        }
     } else if (order < nranks || order % 4 == 1) {
-        for (uint32_t g = 0; g < program->nsteps; g++) {
-            if (program->steps[g].rank == rank) {
+        for (uint32_t g = 0; g < program->nsteps; g++)
+            if (program->steps[g].rank == rank)
                 adversary->priority[g] |= STARVED;
-            }
-        }
     }
     return style;
 }
@@ -170,16 +160,14 @@ static uint32_t pick(const hly_adversary_t *adversary, const hly_machine_t *mach
     uint32_t skip = style == STYLE_ANY ? hly_random_below(chance, nevents) : 0;
     uint32_t best = UINT32_MAX;
     uint32_t chosen = 0;
-    if (style != STYLE_PRIORITY && hly_random_below(chance, 8) == 0) {
+    if (style != STYLE_PRIORITY && hly_random_below(chance, 8) == 0)
         skip = hly_random_below(chance, nevents);
-    }
     for (uint32_t i = 0; i < nevents; i++) {
         uint32_t at = (i + skip) % nevents;
         at = style == STYLE_LAST_IN ? nevents - 1 - at : at;
         uint32_t priority = priority_of(adversary, machine, &machine->events[at]);
-        if (style != STYLE_PRIORITY && priority < STARVED) {
+        if (style != STYLE_PRIORITY && priority < STARVED)
             return at;
-        }
         if (priority < best) {
             best = priority;
             chosen = at;
@@ -194,10 +182,8 @@ void hly_adversary_run(hly_adversary_t *adversary, hly_machine_t *machine, uint3
     uint64_t chance = adversary->seed ^ (uint64_t)order << 32;
     uint32_t style = plan_order(adversary, order, &chance);
     hly_machine_reset(machine, eager);
-    while (machine->verdict == HLY_RIGHT && *machine->nevents > 0) {
+    while (machine->verdict == HLY_RIGHT && *machine->nevents > 0)
         hly_machine_move(machine, pick(adversary, machine, style, &chance));
-    }
-    if (machine->verdict == HLY_RIGHT) {
+    if (machine->verdict == HLY_RIGHT)
         hly_machine_judge(machine);
-    }
 }

@@ -100,7 +100,7 @@ typedef struct sender {
     int answers; /* the rank whose message is answered, or -1 */
 } sender_t;
 
-static const char *const words[] = {"", "VOTE", "ASK", "DECIDED", "LEFT_OUT"};
+static const char *const said[] = {"", "VOTE", "ASK", "DECIDED", "LEFT_OUT"};
 
 static void send(void *arg, int to, const struct hly_agreement_message *m)
 {
@@ -111,15 +111,12 @@ static void send(void *arg, int to, const struct hly_agreement_message *m)
         return;
     }
     if (m->what == HLY_AGREE_LEFT_OUT && to != s->answers &&
-        !((set(w, s->rank, HLY_SET_ABSENT) | set(w, s->rank, HLY_SET_HEARD)) & bit((uint32_t)to))) {
+        !((set(w, s->rank, HLY_SET_ABSENT) | set(w, s->rank, HLY_SET_HEARD)) & bit((uint32_t)to)))
         return; /* it may have no link to it */
-    }
-    if (w->dead & bit((uint32_t)to)) {
+    if (w->dead & bit((uint32_t)to))
         return;
-    }
-    if (w->common.loud) {
-        printf(" -> %s to %d", words[m->what], to);
-    }
+    if (w->common.loud)
+        printf(" -> %s to %d", said[m->what], to);
     if (w->nflights == HLY_WORLD_FLIGHTS) {
         w->common.complaint = "messages without end";
         return;
@@ -159,9 +156,8 @@ static bool receive(hly_world_t *w, uint32_t from, uint32_t to, uint32_t behind,
 static uint32_t under_way(const hly_world_t *w, uint32_t from, uint32_t to)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < w->nflights; i++) {
+    for (uint32_t i = 0; i < w->nflights; i++)
         n += w->flights[i].from == from && w->flights[i].to == to;
-    }
     return n;
 }
 
@@ -196,9 +192,8 @@ static void forget(hly_world_t *w)
         const bool idle =
             (w->dead & bit(f->to)) || to->left_out ||
             (to->decided && (f->what == HLY_AGREE_DECIDED || (w->dead & bit(f->from))));
-        if (!idle) {
+        if (!idle)
             w->flights[kept++] = *f;
-        }
     }
     w->nflights = kept;
 }
@@ -220,20 +215,17 @@ static bool may_be_silent(const hly_world_t *w, uint32_t rank, uint32_t to, uint
                           uint64_t *away)
 {
     const struct hly_agreement *a = state_of(w, rank);
-    if (a->decided && !is_dead(w, rank)) {
+    if (a->decided && !is_dead(w, rank))
         return false;
-    }
-    if (is_dead(w, rank) || (w->slow & bit(rank)) || a->left_out) {
+    if (is_dead(w, rank) || (w->slow & bit(rank)) || a->left_out)
         return true;
-    }
     if (!a->entered) {
         *away |= bit(rank);
         return (uint32_t)__builtin_popcountll(*away) <= w->limits.away;
     }
     if ((set(w, rank, HLY_SET_FAILED) & bit(to)) && !ops_of(w)->agreement_refuses(a, (int)to) &&
-        !is_under_way(w, to, rank)) {
+        !is_under_way(w, to, rank))
         return true;
-    }
     *slow |= bit(rank);
     return (uint32_t)__builtin_popcountll(*slow) <= w->limits.slow;
 }
@@ -243,19 +235,14 @@ static bool can_be_late(const hly_world_t *w, uint32_t rank, uint64_t *slow, uin
     const struct hly_agreement *a = state_of(w, rank);
     *slow = w->slow;
     *away = w->away;
-    if (!a->entered || is_over(w, rank)) {
+    if (!a->entered || is_over(w, rank))
         return false;
-    }
-    for (uint32_t i = 0; i < w->nflights; i++) {
-        if (w->flights[i].to == rank && !is_dead(w, w->flights[i].from)) {
+    for (uint32_t i = 0; i < w->nflights; i++)
+        if (w->flights[i].to == rank && !is_dead(w, w->flights[i].from))
             return false;
-        }
-    }
-    for (uint32_t x = 0; x < w->limits.ranks; x++) {
-        if (hly_agreement_awaits(a, (int)x) && !may_be_silent(w, x, rank, slow, away)) {
+    for (uint32_t x = 0; x < w->limits.ranks; x++)
+        if (hly_agreement_awaits(a, (int)x) && !may_be_silent(w, x, rank, slow, away))
             return false;
-        }
-    }
     return true;
 }
 
@@ -267,9 +254,8 @@ static bool asks_again(const hly_world_t *w, uint32_t rank)
         const struct hly_agreement *other = state_of(w, x);
         if (hly_agreement_awaits(a, (int)x) && !is_dead(w, x) && !other->left_out &&
             (other->decided || ops_of(w)->agreement_refuses(other, (int)rank)) &&
-            !is_under_way(w, rank, x) && !is_under_way(w, x, rank)) {
+            !is_under_way(w, rank, x) && !is_under_way(w, x, rank))
             return true;
-        }
     }
     return false;
 }
@@ -284,12 +270,10 @@ static bool world_can(const void *world, const hly_happens_t *e)
 {
     const hly_world_t *w = world;
     uint64_t slow, away;
-    if (e->what == OVERTAKES && e->a < w->limits.ranks && e->b % 64 < w->limits.ranks) {
+    if (e->what == OVERTAKES && e->a < w->limits.ranks && e->b % 64 < w->limits.ranks)
         return !is_dead(w, e->a) && under_way(w, e->b % 64, e->a) > e->b / 64;
-    }
-    if (e->a >= w->limits.ranks || e->b >= w->limits.ranks || is_dead(w, e->a)) {
+    if (e->a >= w->limits.ranks || e->b >= w->limits.ranks || is_dead(w, e->a))
         return false;
-    }
     switch (e->what) {
     case CALLS:
         return !state_of(w, e->a)->entered && !is_over(w, e->a);
@@ -329,26 +313,19 @@ static uint32_t world_events(const void *world, hly_happens_t events[])
     }
     for (uint32_t r = 0; r < w->limits.ranks; r++) {
         const uint64_t news = w->dead & ~w->known[r];
-        if (is_dead(w, r)) {
+        if (is_dead(w, r))
             continue;
-        }
-        if (!state_of(w, r)->entered && !is_over(w, r)) {
+        if (!state_of(w, r)->entered && !is_over(w, r))
             hly_may(events, &n, CALLS, r, 0, !(w->away & bit(r)));
-        }
-        for (uint32_t x = 0; x < w->limits.ranks && !is_over(w, r); x++) {
-            if (news >> x & 1) {
+        for (uint32_t x = 0; x < w->limits.ranks && !is_over(w, r); x++)
+            if (news >> x & 1)
                 hly_may(events, &n, FINDS, r, x, is_active(w, r));
-            }
-        }
-        if (asks_again(w, r)) {
+        if (asks_again(w, r))
             hly_may(events, &n, ASKS, r, 0, is_active(w, r));
-        }
-        if (can_be_late(w, r, &slow, &away)) { /* nobody counts on a rank that is not slow yet */
+        if (can_be_late(w, r, &slow, &away)) /* nobody counts on a rank that is not slow yet */
             hly_may(events, &n, CLOCK, r, 0, is_active(w, r) && slow == w->slow);
-        }
-        if ((uint32_t)__builtin_popcountll(w->dead) < w->limits.die) {
+        if ((uint32_t)__builtin_popcountll(w->dead) < w->limits.die)
             hly_may(events, &n, DIES, r, 0, false);
-        }
     }
     return n;
 }
@@ -359,21 +336,18 @@ static void check_value(hly_world_t *w, uint32_t rank)
 {
     const struct hly_agreement *a = state_of(w, rank);
     const uint64_t without = set(w, rank, HLY_SET_WITHOUT);
-    if (without & ~(w->dead | w->slow | w->away)) {
+    if (without & ~(w->dead | w->slow | w->away))
         w->common.complaint = "a value leaves out a rank that lives and was never silent";
-    }
     for (uint32_t r = 0; r < w->limits.ranks; r++) {
         const struct hly_agreement *other = state_of(w, r);
-        if (!(without & bit(r)) && (uint32_t)a->value_flag >> r % 32 & 1) {
+        if (!(without & bit(r)) && (uint32_t)a->value_flag >> r % 32 & 1)
             w->common.complaint = "a value has not the flag of a rank that it does not leave out";
-        }
         /* What a rank has decided that has died since binds the others if nobody was silent. */
         const bool bound = !is_dead(w, r) || !(w->slow | w->away);
         if (other->decided && bound &&
             (other->value_flag != a->value_flag || other->value_code != a->value_code ||
-             set(w, r, HLY_SET_WITHOUT) != without)) {
+             set(w, r, HLY_SET_WITHOUT) != without))
             w->common.complaint = "two ranks have decided different values";
-        }
     }
 }
 
@@ -381,19 +355,16 @@ static void check(hly_world_t *w, uint32_t rank)
 {
     struct hly_agreement *a = rank_of(w, rank);
     a->wait_anew = false;
-    if (a->decided) {
+    if (a->decided)
         check_value(w, rank);
-    }
-    if (a->left_out && !((w->slow | w->away) & bit(rank))) {
+    if (a->left_out && !((w->slow | w->away) & bit(rank)))
         w->common.complaint = "a rank is left out that was never silent";
-    }
     if (w->common.loud && a->decided) {
         printf(" = has decided flag %x without %llx", (uint32_t)a->value_flag & 0xffff,
                (unsigned long long)set(w, rank, HLY_SET_WITHOUT));
     }
-    if (w->common.loud && a->left_out) {
+    if (w->common.loud && a->left_out)
         printf(" = is left out");
-    }
 }
 
 static void world_apply(void *world, const hly_happens_t *e)
@@ -413,11 +384,9 @@ static void world_apply(void *world, const hly_happens_t *e)
     if (e->what == CALLS) {
         ops_of(w)->agreement_enter(a, w->limits.other == e->a + 1 ? 2 : 1,
                                    (int32_t) ~(UINT32_C(1) << e->a % 32));
-        for (uint32_t r = 0; r < w->limits.ranks; r++) {
-            if (w->known[e->a] & bit(r)) {
+        for (uint32_t r = 0; r < w->limits.ranks; r++)
+            if (w->known[e->a] & bit(r))
                 ops_of(w)->agreement_note(a, (int)r, false);
-            }
-        }
         ops_of(w)->agreement_go_on(a, &sink);
     } else if (hears && receive(w, from, e->a, behind, &f)) {
         const struct hly_agreement_message m = {.what = (enum hly_agree_what)f.what,
@@ -427,9 +396,8 @@ static void world_apply(void *world, const hly_happens_t *e)
                                                 .ballot = f.ballot,
                                                 .failed = &f.failed,
                                                 .without = &f.without};
-        if (w->common.loud) {
-            printf(" %s", words[f.what]);
-        }
+        if (w->common.loud)
+            printf(" %s", said[f.what]);
         ops_of(w)->agreement_heard(a, f.from, &m, &sink);
     } else if (e->what == FINDS) {
         w->known[e->a] |= bit(e->b);
@@ -452,11 +420,9 @@ static void world_apply(void *world, const hly_happens_t *e)
 static void world_finish(void *world)
 {
     hly_world_t *w = world;
-    for (uint32_t r = 0; r < w->limits.ranks; r++) {
-        if (!is_dead(w, r) && is_active(w, r)) {
+    for (uint32_t r = 0; r < w->limits.ranks; r++)
+        if (!is_dead(w, r) && is_active(w, r))
             w->common.complaint = "a rank waits without end";
-        }
-    }
 }
 
 /* ---------------------------------------------------------------- what is explored */
@@ -474,7 +440,7 @@ static uint32_t world_draw(uint64_t *chance, uint8_t limits[])
     return 1 + hly_random_below(chance, 100);
 }
 
-static const char *const limits_words[] = {"ranks", "die", "slow", "away", "other", NULL};
+static const char *const words[] = {"ranks", "die", "slow", "away", "other", NULL};
 
 static const char *const texts[] = {"crank %u calls",
                                     "hrank %u hears rank %u:",
@@ -525,28 +491,17 @@ static const hly_story_t stories[] = {
 
 static const hly_agreement_ops_t sound = {"src/agree", HLY_AGREEMENT_EACH(HLY_IS)};
 
-const hly_explored_t hly_agreements = {
-    .name = "an agreement",
-    .bytes = sizeof(hly_world_t),
-    .state_bytes = offsetof(hly_world_t, flights) + 512 * sizeof(hly_flight_t),
-    .events_most = HLY_WORLD_EVENTS,
-    .depth = 400,
-    .trace = HLY_TRACE_MOST,
-    .words = limits_words,
-    .texts = texts,
-    .rows = rows,
-    .stories = stories,
-    .sound = &sound,
-    .damaged = hly_damaged_agreement,
-    .draws = 1,
-    .drawn_name = "an agreement of 5 to 64 ranks",
-    .drawn_may = "",
-    .draw = world_draw,
-    .init = world_init,
-    .copy = world_copy,
-    .events = world_events,
-    .can = world_can,
-    .apply = world_apply,
-    .finish = world_finish,
-    .hash = world_hash,
-};
+const hly_explored_t hly_agreements = {.name = "an agreement",
+                                       .bytes = sizeof(hly_world_t),
+                                       .state_bytes = offsetof(hly_world_t, flights) +
+                                                      512 * sizeof(hly_flight_t),
+                                       .events_most = HLY_WORLD_EVENTS,
+                                       .depth = 400,
+                                       .trace = HLY_TRACE_MOST,
+                                       .damaged = hly_damaged_agreement,
+                                       .draws = 1,
+                                       .drawn_name = "an agreement of 5 to 64 ranks",
+                                       .drawn_may = "",
+                                       .draw = world_draw,
+                                       .can = world_can,
+                                       HLY_EXPLORED(world)};

@@ -12,10 +12,11 @@
 enum { HLY_WORLD_RANKS = 64, HLY_WORLD_FLIGHTS = 16384, HLY_WORLD_EVENTS = 32768 };
 
 /* The functions of src/agree/agree.c that are tried, each without its hly_. */
-#define HLY_AGREEMENT_EACH(X)                                                                      \
-    X(agreement_refuses)                                                                           \
-    X(agreement_enter)                                                                             \
-    X(agreement_note) X(agreement_go_on) X(agreement_heard) X(agreement_ask) X(agreement_late)
+/* clang-format off */
+#define HLY_AGREEMENT_EACH(X) \
+    X(agreement_refuses) X(agreement_enter) X(agreement_note) X(agreement_go_on) \
+    X(agreement_heard) X(agreement_ask) X(agreement_late)
+/* clang-format on */
 
 typedef struct hly_agreement_ops { /* those, or of a damaged copy */
     const char *name;              /* what is damaged */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "mutant.h"
+#include "seen.h"
 
 enum { BASES_MAX = 4096, TRIES_EACH = 200, TRIES_MORE = 3000, PRINTED_MAX = 3 };
 
@@ -34,8 +35,7 @@ typedef struct campaign {
     uint32_t nbases;
     pool_t *pools; /* of the planners that have bases */
     uint32_t npools;
-    uint64_t *seen; /* hashes of this kind's mutants, open addressing, 0 is empty */
-    uint32_t mask;
+    hly_seen_t seen; /* hashes of this kind's mutants */
     hly_count_t *count;
 } campaign_t;
 
@@ -53,9 +53,8 @@ static void print_plans(const halay_plan_t *const plans[], uint32_t nplans)
     for (uint32_t i = 0; i < nplans; i++) {
         size_t bytes = halay_plan_print(plans[i], NULL, 0) + 1;
         char *text = calloc(1, bytes);
-        if (text == NULL) {
+        if (text == NULL)
             return;
-        }
         halay_plan_print(plans[i], text, bytes);
         printf("rank %u:\n%s\n", plans[i]->params.rank, text);
         free(text);
@@ -91,9 +90,8 @@ static void add_bases(campaign_t *campaign, uint32_t planner)
     const halay_planner_info_t *info = halay_planner_get(planner);
     for (uint32_t i = 0; i < sizeof base_ranks / sizeof base_ranks[0]; i++) {
         uint32_t nranks = base_ranks[i];
-        if (!hly_planner_takes(info, nranks)) {
+        if (!hly_planner_takes(info, nranks))
             continue;
-        }
         hly_shapes_t shapes = {campaign->options, planner, nranks, 0, NULL};
         hly_case_t from;
         while (hly_next_shape(&shapes, &from)) {
@@ -144,9 +142,8 @@ static void check_bases(campaign_t *campaign)
 {
     uint64_t exhaustive = 0;
     uint64_t failed = campaign->count->failed;
-    for (uint32_t i = 0; i < campaign->nbases; i++) {
+    for (uint32_t i = 0; i < campaign->nbases; i++)
         check_base(campaign, &campaign->bases[i], &exhaustive);
-    }
     printf("unchanged: %u sets of plans, %llu of them in every order, the others in %u orders with "
            "zero\nand %u with eager buffering; not right or not proved: %llu\n\n",
            campaign->nbases, (unsigned long long)exhaustive, campaign->limits.orders,
@@ -154,21 +151,6 @@ static void check_bases(campaign_t *campaign)
 }
 
 /* ------------------------------------------------------------------ mutants */
-
-/* 1 if it was not there. */
-static int remember(campaign_t *campaign, uint64_t hash)
-{
-    hash += hash == 0;
-    uint32_t at = (uint32_t)hash & campaign->mask;
-    while (campaign->seen[at] != 0) {
-        if (campaign->seen[at] == hash) {
-            return 0;
-        }
-        at = (at + 1) & campaign->mask;
-    }
-    campaign->seen[at] = hash;
-    return 1;
-}
 
 static void print_mutant(const char *word, uint32_t kind, const base_t *base,
                          const hly_mutant_t *mutant)
@@ -215,9 +197,8 @@ static void judge_mutant(campaign_t *campaign, uint32_t kind, const base_t *base
         return;
     }
     tally->harmful[outcome.verdict]++;
-    if (proved && tally->survived++ < PRINTED_MAX) {
+    if (proved && tally->survived++ < PRINTED_MAX)
         print_survivor(kind, base, mutant, &outcome);
-    }
 }
 
 static const base_t *draw_base(const campaign_t *campaign, uint64_t *chance)
@@ -238,23 +219,21 @@ static void run_kind(campaign_t *campaign, uint32_t kind, tally_t *tally)
     uint32_t wanted = campaign->options->mutants;
     uint32_t tries_max = TRIES_EACH * wanted + TRIES_MORE;
     memset(tally, 0, sizeof *tally);
-    memset(campaign->seen, 0, (campaign->mask + 1) * sizeof *campaign->seen);
+    hly_seen_free(&campaign->seen);
     for (uint32_t i = 0; i < tries_max && harmful(tally) < wanted; i++) {
         const base_t *base = draw_base(campaign, &chance);
         hly_mutant_t mutant;
         int rc = hly_mutant_make(kind, plans_of(base), base->from.nranks, &chance, &mutant);
-        if (rc == HALAY_EAGAIN) {
+        if (rc == HALAY_EAGAIN)
             continue;
-        }
         if (rc != 0) {
             printf("FAILED: %s\n", halay_strerror(rc));
             campaign->count->failed++;
             return;
         }
         uint64_t origin = (uint64_t)(base - campaign->bases + 1) * 0x9e3779b97f4a7c15u;
-        if (remember(campaign, hly_mutant_hash(&mutant) ^ origin)) {
+        if (hly_seen_is_new(&campaign->seen, (hly_mutant_hash(&mutant) ^ origin) | 1))
             judge_mutant(campaign, kind, base, &mutant, tally);
-        }
         hly_mutant_free(&mutant);
     }
 }
@@ -274,9 +253,8 @@ static void add_tally(tally_t *total, const tally_t *tally)
 {
     total->made += tally->made;
     total->refused += tally->refused;
-    for (uint32_t i = 0; i <= HLY_FAULT; i++) {
+    for (uint32_t i = 0; i <= HLY_FAULT; i++)
         total->harmful[i] += tally->harmful[i];
-    }
     total->harmless_refused += tally->harmless_refused;
     total->harmless_accepted += tally->harmless_accepted;
     total->survived += tally->survived;
@@ -311,22 +289,13 @@ static void run_kinds(campaign_t *campaign)
 static int campaign_init(campaign_t *campaign)
 {
     uint32_t nplanners = halay_planner_count();
-    uint32_t entries = 1;
-    while (entries < 2 * (TRIES_EACH * campaign->options->mutants + TRIES_MORE)) {
-        entries *= 2;
-    }
-    campaign->mask = entries - 1;
     campaign->bases = calloc(BASES_MAX, sizeof *campaign->bases);
     campaign->pools = calloc(nplanners + 1, sizeof *campaign->pools);
-    campaign->seen = calloc(entries, sizeof *campaign->seen);
-    if (campaign->bases == NULL || campaign->pools == NULL || campaign->seen == NULL) {
+    if (campaign->bases == NULL || campaign->pools == NULL)
         return HALAY_ENOMEM;
-    }
-    for (uint32_t planner = 0; planner < nplanners; planner++) {
-        if (hly_planner_wanted(campaign->options, halay_planner_get(planner))) {
+    for (uint32_t planner = 0; planner < nplanners; planner++)
+        if (hly_planner_wanted(campaign->options, halay_planner_get(planner)))
             add_pool(campaign, planner);
-        }
-    }
     return 0;
 }
 
@@ -345,10 +314,9 @@ void hly_campaign(const hly_options_t *options, hly_count_t *count)
         check_bases(&campaign);
         run_kinds(&campaign);
     }
-    for (uint32_t i = 0; i < campaign.nbases; i++) {
+    for (uint32_t i = 0; i < campaign.nbases; i++)
         hly_plans_free(campaign.bases[i].plans, campaign.bases[i].from.nranks);
-    }
     free(campaign.bases);
     free(campaign.pools);
-    free(campaign.seen);
+    hly_seen_free(&campaign.seen);
 }

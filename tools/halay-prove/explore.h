@@ -78,6 +78,14 @@ typedef struct hly_explored { /* a kind of world */
     uint64_t (*hash)(const void *world);
 } hly_explored_t;
 
+/* What has the same name in each table. */
+/* clang-format off */
+#define HLY_EXPLORED(model) \
+    .words = words, .texts = texts, .rows = rows, .stories = stories, .sound = &sound, \
+    .init = model##_init, .copy = model##_copy, .events = model##_events, .apply = model##_apply, \
+    .finish = model##_finish, .hash = model##_hash
+/* clang-format on */
+
 extern const hly_explored_t hly_agreements, hly_failing_calls, hly_meetings;
 
 /* Known runs, all states of the rows, and so many drawn runs. */

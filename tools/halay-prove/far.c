@@ -58,9 +58,8 @@ static uint32_t other_ends(const halay_plan_t *plan, uint32_t rank, const halay_
     int any_first = plan->params.collective == HALAY_ALLTOALL || operand->count == 0;
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         const halay_step_t *other = &plan->steps[i];
-        if (other->kind != kind || other->peer != rank || other->edge != step->edge) {
+        if (other->kind != kind || other->peer != rank || other->edge != step->edge)
             continue;
-        }
         const halay_operand_t *theirs = &plan->operands[other->operand];
         found += theirs->count == operand->count && (any_first || theirs->first == operand->first);
     }
@@ -102,12 +101,10 @@ static void check_messages(far_row_t *row, const hly_case_t *from, const halay_p
 {
     for (uint32_t found = 0; found < MESSAGES_EACH && plan->nsteps > 0; found++) {
         uint32_t index = hly_random_below(chance, plan->nsteps), left = plan->nsteps;
-        for (; left > 0 && !is_message(&plan->steps[index]); left--) {
+        for (; left > 0 && !is_message(&plan->steps[index]); left--)
             index = (index + 1) % plan->nsteps;
-        }
-        if (left > 0) {
+        if (left > 0)
             check_message(row, from, plan, index);
-        }
     }
 }
 
@@ -131,9 +128,8 @@ static void try_rank(far_row_t *row, const hly_case_t *from, uint32_t rank, uint
         complain(row, from, rank, halay_strerror(rc));
         return;
     }
-    if (ns > allowed_ns(plan)) {
+    if (ns > allowed_ns(plan))
         complain(row, from, rank, "took longer than its steps and members are worth");
-    }
     row->cases++;
     row->least_ranks =
         row->cases == 1 || from->nranks < row->least_ranks ? from->nranks : row->least_ranks;
@@ -152,12 +148,10 @@ static int draw_shape(uint32_t nranks, uint64_t *chance, halay_shape_t **shape)
     uint32_t *node = calloc(nranks, sizeof *node);
     uint32_t size = 1 + hly_random_below(chance, 200), cyclic = hly_random_below(chance, 3) == 0;
     uint32_t nnodes = (nranks + size - 1) / size;
-    if (node == NULL) {
+    if (node == NULL)
         return HALAY_ENOMEM;
-    }
-    for (uint32_t rank = 0; rank < nranks; rank++) {
+    for (uint32_t rank = 0; rank < nranks; rank++)
         node[rank] = cyclic ? rank % nnodes : rank / size;
-    }
     int rc = halay_shape_make(node, nranks, shape);
     free(node);
     return rc;
@@ -168,14 +162,12 @@ static void try_case(far_row_t *row, uint32_t planner, uint64_t *chance)
     const halay_planner_info_t *info = halay_planner_get(planner);
     uint32_t nranks = NEAR_RANKS + 1 + hly_random_below(chance, FAR_RANKS - NEAR_RANKS);
     halay_shape_t *shape = NULL;
-    if (!hly_planner_takes(info, nranks)) {
+    if (!hly_planner_takes(info, nranks))
         nranks = 1u << (10 + hly_random_below(chance, 7));
-    }
     hly_case_t from = {.planner = planner, .nranks = nranks, .nodes = ""};
     from.in_place = hly_random_below(chance, 2);
-    if (halay_collective_rooted((halay_collective_t)info->collective)) {
+    if (halay_collective_rooted((halay_collective_t)info->collective))
         from.root = hly_random_below(chance, nranks);
-    }
     if (info->restrictions & HALAY_PLANNER_SHAPE) {
         if (draw_shape(nranks, chance, &shape) != 0) {
             complain(row, &from, 0, "no memory for a shape");
@@ -200,12 +192,10 @@ void hly_prove_far(const hly_options_t *options, hly_count_t *count)
         uint64_t chance = options->seed * 1000003u + planner;
         far_row_t row;
         memset(&row, 0, sizeof row);
-        if (!hly_planner_wanted(options, info)) {
+        if (!hly_planner_wanted(options, info))
             continue;
-        }
-        for (uint32_t i = 0; i < options->far; i++) {
+        for (uint32_t i = 0; i < options->far; i++)
             try_case(&row, planner, &chance);
-        }
         char ranks[32];
         snprintf(ranks, sizeof ranks, "%u-%u", row.least_ranks, row.most_ranks);
         printf("%-18s %-15s %13s %8u %9u %9u %8.1f %9llu\n", info->name,

@@ -2,118 +2,46 @@
 /* handmade.c - plans that are right, and plans that are wrong in one known way each. */
 #include "handmade.h"
 
+/* clang-format off */
 #define NO HALAY_STEP_NONE
-#define IN(b)                                                                                      \
-    {                                                                                              \
-        HALAY_BUFFER_IN, b, 1, 0                                                                   \
-    }
-#define OUT(b)                                                                                     \
-    {                                                                                              \
-        HALAY_BUFFER_OUT, b, 1, 0                                                                  \
-    }
-#define SCRATCH(b, s)                                                                              \
-    {                                                                                              \
-        HALAY_BUFFER_SCRATCH, b, 1, s                                                              \
-    }
-#define RUN(b, n, s)                                                                               \
-    {                                                                                              \
-        HALAY_BUFFER_SCRATCH, b, n, s                                                              \
-    }
-#define NOTHING                                                                                    \
-    {                                                                                              \
-        HALAY_BUFFER_OUT, 0, 0, 0                                                                  \
-    }
+#define IN(b) {HALAY_BUFFER_IN, b, 1, 0}
+#define OUT(b) {HALAY_BUFFER_OUT, b, 1, 0}
+#define SCRATCH(b, s) {HALAY_BUFFER_SCRATCH, b, 1, s}
+#define RUN(b, n, s) {HALAY_BUFFER_SCRATCH, b, n, s}
+#define NOTHING {HALAY_BUFFER_OUT, 0, 0, 0}
 
-#define SEND(rank, peer, edge, dep, ...)                                                           \
-    {                                                                                              \
-        rank, HALAY_STEP_SEND, peer, edge, {dep, NO}, 1,                                           \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define RECV(rank, peer, edge, dep, ...)                                                           \
-    {                                                                                              \
-        rank, HALAY_STEP_RECV, peer, edge, {dep, NO}, 1,                                           \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define COPY(rank, dep, ...)                                                                       \
-    {                                                                                              \
-        rank, HALAY_STEP_COPY, NO, 0, {dep, NO}, 2,                                                \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define SUM(rank, d0, d1, ...)                                                                     \
-    {                                                                                              \
-        rank, HALAY_STEP_REDUCE, NO, 0, {d0, d1}, 3,                                               \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define JOIN(rank, d0, d1)                                                                         \
-    {                                                                                              \
-        rank, HALAY_STEP_JOIN, NO, 0, {d0, d1}, 0,                                                 \
-        {                                                                                          \
-            NOTHING                                                                                \
-        }                                                                                          \
-    }
+#define SEND(rank, peer, edge, dep, ...) {rank, HALAY_STEP_SEND, peer, edge, {dep, NO}, 1, \
+    {__VA_ARGS__}}
+#define RECV(rank, peer, edge, dep, ...) {rank, HALAY_STEP_RECV, peer, edge, {dep, NO}, 1, \
+    {__VA_ARGS__}}
+#define COPY(rank, dep, ...) {rank, HALAY_STEP_COPY, NO, 0, {dep, NO}, 2, {__VA_ARGS__}}
+#define SUM(rank, d0, d1, ...) {rank, HALAY_STEP_REDUCE, NO, 0, {d0, d1}, 3, {__VA_ARGS__}}
+#define JOIN(rank, d0, d1) {rank, HALAY_STEP_JOIN, NO, 0, {d0, d1}, 0, {NOTHING}}
 
-#define GROUP(rank, group, channel, dep, ...)                                                      \
-    {                                                                                              \
-        rank, HALAY_STEP_GROUP, group, channel, {dep, NO}, 2,                                      \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define BOTH(buffer)                                                                               \
-    {                                                                                              \
-        HALAY_BUFFER_##buffer, 0, 2, 0                                                             \
-    }
+#define GROUP(rank, group, channel, dep, ...) {rank, HALAY_STEP_GROUP, group, channel, {dep, \
+    NO}, 2, {__VA_ARGS__}}
+#define BOTH(buffer) {HALAY_BUFFER_##buffer, 0, 2, 0}
 
 /* Two ranks hear from one another: three steps. */
-#define HEAR(rank, peer)                                                                           \
-    SEND(rank, peer, 0, NO, NOTHING), RECV(rank, peer, 0, NO, NOTHING), JOIN(rank, 0, 1)
+#define HEAR(rank, peer) SEND(rank, peer, 0, NO, NOTHING), RECV(rank, peer, 0, NO, NOTHING), \
+    JOIN(rank, 0, 1)
 /* The groups of ranks 0 and 1, over two blocks: those of a sum and its gather, of all, of one. */
-#define HALVES                                                                                     \
-    {{HALAY_GROUP_REDUCE_SCATTER, 0, 2},                                                           \
-     {HALAY_GROUP_ALLGATHER, 0, 2},                                                                \
-     {HALAY_GROUP_ALLREDUCE, 2, 2}},                                                               \
-    {                                                                                              \
-        {0, 0, 1}, {1, 1, 1}, {0, 0, 2},                                                           \
-        {                                                                                          \
-            1, 0, 2                                                                                \
-        }                                                                                          \
-    }
-#define ROOTED                                                                                     \
-    {{HALAY_GROUP_REDUCE, 0, 2}, {HALAY_GROUP_BROADCAST, 0, 2}, {HALAY_GROUP_BROADCAST, 2, 2}},    \
-    {                                                                                              \
-        {0, 0, 0}, {1, 0, 2}, {0, 0, 2},                                                           \
-        {                                                                                          \
-            1, 0, 0                                                                                \
-        }                                                                                          \
-    }
+#define HALVES {{HALAY_GROUP_REDUCE_SCATTER, 0, 2}, {HALAY_GROUP_ALLGATHER, 0, 2}, \
+    {HALAY_GROUP_ALLREDUCE, 2, 2}}, {{0, 0, 1}, {1, 1, 1}, {0, 0, 2}, {1, 0, 2}}
+#define ROOTED {{HALAY_GROUP_REDUCE, 0, 2}, {HALAY_GROUP_BROADCAST, 0, 2}, \
+    {HALAY_GROUP_BROADCAST, 2, 2}}, {{0, 0, 0}, {1, 0, 2}, {0, 0, 2}, {1, 0, 0}}
 
-#define TURNS                                                                                      \
-    {{HALAY_GROUP_ALLTOALL, 0, 2}, {HALAY_GROUP_ALLGATHER, 0, 2}},                                 \
-    {                                                                                              \
-        {0, 0, 1},                                                                                 \
-        {                                                                                          \
-            1, 1, 1                                                                                \
-        }                                                                                          \
-    }
+#define TURNS {{HALAY_GROUP_ALLTOALL, 0, 2}, {HALAY_GROUP_ALLGATHER, 0, 2}}, {{0, 0, 1}, {1, 1, 1}}
 
 /* Two ranks exchange their input and add it. */
 #define EXCHANGE(rank, peer) SEND(rank, peer, 0, NO, IN(0)), RECV(rank, peer, 0, NO, SCRATCH(0, 0))
-#define ADD_0                SUM(0, 1, NO, OUT(0), IN(0), SCRATCH(0, 0))
-#define ADD_1                SUM(1, 1, NO, OUT(0), SCRATCH(0, 0), IN(0))
+#define ADD_0 SUM(0, 1, NO, OUT(0), IN(0), SCRATCH(0, 0))
+#define ADD_1 SUM(1, 1, NO, OUT(0), SCRATCH(0, 0), IN(0))
 
 /* One round of a barrier by dissemination, of four ranks; first: its first step's index. */
-#define ROUND(rank, to, from, edge, dep)                                                           \
-    SEND(rank, to, edge, dep, NOTHING), RECV(rank, from, edge, dep, NOTHING)
+#define ROUND(rank, to, from, edge, dep) SEND(rank, to, edge, dep, NOTHING), RECV(rank, from, \
+    edge, dep, NOTHING)
 
-/* clang-format off */
 const hly_handmade_t hly_handmade[] = {
     {"exchange and add", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_RIGHT, HLY_RIGHT,
      {EXCHANGE(0, 1), ADD_0, EXCHANGE(1, 0), ADD_1}},

@@ -67,9 +67,8 @@ static int complain(const char *option, const char *value)
 static int parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number)
 {
     char *end = NULL;
-    if (*text < '0' || *text > '9') {
+    if (*text < '0' || *text > '9')
         return -1;
-    }
     *number = strtoull(text, &end, 10);
     return *end == '\0' && *number >= low && *number <= high ? 0 : -1;
 }
@@ -80,38 +79,31 @@ static int parse_ranks(const char *text, uint8_t ranks[])
     for (;;) {
         char *end = NULL;
         unsigned long first = strtoul(text, &end, 10);
-        if (end == text) {
+        if (end == text)
             return -1;
-        }
         unsigned long last = first;
         if (*end == '-') {
             text = end + 1;
             last = strtoul(text, &end, 10);
-            if (end == text) {
+            if (end == text)
                 return -1;
-            }
         }
-        if (first < 1 || last < first || last > HLY_RANKS_MAX) {
+        if (first < 1 || last < first || last > HLY_RANKS_MAX)
             return -1;
-        }
         memset(ranks + first, 1, last - first + 1);
-        if (*end == '\0') {
+        if (*end == '\0')
             return 0;
-        }
-        if (*end != ',') {
+        if (*end != ',')
             return -1;
-        }
         text = end + 1;
     }
 }
 
 static int planner_exists(const hly_options_t *options)
 {
-    for (uint32_t planner = 0; planner < halay_planner_count(); planner++) {
-        if (hly_planner_wanted(options, halay_planner_get(planner))) {
+    for (uint32_t planner = 0; planner < halay_planner_count(); planner++)
+        if (hly_planner_wanted(options, halay_planner_get(planner)))
             return 1;
-        }
-    }
     return 0;
 }
 
@@ -119,16 +111,14 @@ static int planner_exists(const hly_options_t *options)
 static int take_option(hly_options_t *options, const char *option, const char *value)
 {
     uint64_t number = 0;
-    if (strcmp(option, "--ranks") == 0) {
+    if (strcmp(option, "--ranks") == 0)
         return parse_ranks(value, options->ranks);
-    }
     if (strcmp(option, "--nodes") == 0) {
         halay_shape_free(options->shape);
         options->shape = NULL;
         memset(options->ranks, 0, sizeof options->ranks);
-        if (hly_shape_parse(value, HLY_RANKS_MAX, &options->shape) != 0) {
+        if (hly_shape_parse(value, HLY_RANKS_MAX, &options->shape) != 0)
             return -1;
-        }
         options->ranks[options->shape->nranks] = 1;
         return 0;
     }
@@ -137,33 +127,26 @@ static int take_option(hly_options_t *options, const char *option, const char *v
         return planner_exists(options) ? 0 : -1;
     }
     if (strcmp(option, "--max") == 0) {
-        if (parse_number(value, 1, HLY_RANKS_MAX, &number) != 0) {
+        if (parse_number(value, 1, HLY_RANKS_MAX, &number) != 0)
             return -1;
-        }
         memset(options->ranks, 0, sizeof options->ranks);
         memset(options->ranks + 1, 1, number);
         return 0;
     }
-    if (strcmp(option, "--random") == 0) {
-        int rc = parse_number(value, 1, UINT32_MAX, &number);
-        options->random = (uint32_t)number;
-        return rc;
-    }
-    if (strcmp(option, "--far") == 0) {
-        int rc = parse_number(value, 1, FAR_MAX, &number);
-        options->far = (uint32_t)number;
-        return rc;
-    }
-    if (strcmp(option, "--mutants") == 0) {
-        int rc = parse_number(value, 1, MUTANTS_MAX, &number);
-        options->mutants = (uint32_t)number;
-        return rc;
-    }
-    if (strcmp(option, "--orders") == 0) {
-        int rc = parse_number(value, 1, ORDERS_MAX, &number);
-        options->orders = (uint32_t)number;
-        return rc;
-    }
+    const struct {
+        const char *name;
+        uint64_t most;
+        uint32_t *to;
+    } numbers[] = {{"--random", UINT32_MAX, &options->random},
+                   {"--far", FAR_MAX, &options->far},
+                   {"--mutants", MUTANTS_MAX, &options->mutants},
+                   {"--orders", ORDERS_MAX, &options->orders}};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (strcmp(option, numbers[i].name) == 0) {
+            int rc = parse_number(value, 1, numbers[i].most, &number);
+            *numbers[i].to = (uint32_t)number;
+            return rc;
+        }
     if (strcmp(value, "random") == 0) {
         struct timespec now; /* nanoseconds: processes started together draw different numbers */
         clock_gettime(CLOCK_REALTIME, &now);
@@ -171,6 +154,27 @@ static int take_option(hly_options_t *options, const char *option, const char *v
         return 0;
     }
     return parse_number(value, 0, UINT64_MAX, &options->seed);
+}
+
+/* 1: it is one. */
+static int take_flag(hly_options_t *options, const char *option)
+{
+    const struct {
+        const char *name;
+        uint32_t *to;
+    } flags[] = {{"--selftest", &options->selftest}, {"--agreements", &options->agreements},
+                 {"--worlds", &options->worlds},     {"--list", &options->list},
+                 {"--verbose", &options->verbose},   {"--all", &options->all}};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        if (strcmp(option, flags[i].name) == 0) {
+            *flags[i].to = 1;
+            if (flags[i].to == &options->all) {
+                memset(options->ranks + 1, 1, ALL_RANKS);
+                options->far = ALL_FAR;
+            }
+            return 1;
+        }
+    return 0;
 }
 
 static int parse(int argc, char **argv, hly_options_t *options)
@@ -183,45 +187,17 @@ static int parse(int argc, char **argv, hly_options_t *options)
     options->seed = 1;
     const char *random = "";
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--selftest") == 0) {
-            options->selftest = 1;
+        if (take_flag(options, argv[i]))
             continue;
-        }
-        if (strcmp(argv[i], "--all") == 0) {
-            memset(options->ranks + 1, 1, ALL_RANKS);
-            options->far = ALL_FAR;
-            options->all = 1;
-            continue;
-        }
-        if (strcmp(argv[i], "--agreements") == 0) {
-            options->agreements = 1;
-            continue;
-        }
-        if (strcmp(argv[i], "--worlds") == 0) {
-            options->worlds = 1;
-            continue;
-        }
-        if (strcmp(argv[i], "--list") == 0) {
-            options->list = 1;
-            continue;
-        }
-        if (strcmp(argv[i], "--verbose") == 0) {
-            options->verbose = 1;
-            continue;
-        }
         int found = 0;
-        for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
+        for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
             found |= strcmp(argv[i], known[k]) == 0;
-        }
-        if (!found) {
+        if (!found)
             return complain(argv[i], NULL);
-        }
-        if (i + 1 == argc) {
+        if (i + 1 == argc)
             return complain(argv[i], "without a value");
-        }
-        if (take_option(options, argv[i], argv[i + 1]) != 0) {
+        if (take_option(options, argv[i], argv[i + 1]) != 0)
             return complain(argv[i], argv[i + 1]);
-        }
         random = strcmp(argv[i], "--random") == 0 ? argv[i + 1] : random;
         i++;
     }
@@ -234,9 +210,8 @@ static void draw_ranks(hly_options_t *options)
 {
     uint64_t chance = options->seed;
     uint32_t left = 0;
-    for (uint32_t nranks = 1; nranks <= ALL_RANKS; nranks++) {
+    for (uint32_t nranks = 1; nranks <= ALL_RANKS; nranks++)
         left += !options->ranks[nranks];
-    }
     for (uint32_t drawn = 0; drawn < options->random && left > 0;) {
         uint32_t nranks = 1 + hly_random_below(&chance, ALL_RANKS);
         if (!options->ranks[nranks]) {
@@ -273,9 +248,8 @@ static int work(int argc, char **argv)
         fputs(usage, stdout);
         return 0;
     }
-    if (parse(argc, argv, &options) != 0) {
+    if (parse(argc, argv, &options) != 0)
         return EXIT_USAGE;
-    }
     if (options.list) {
         draw_ranks(&options);
         hly_prove(&options, &count);
@@ -291,9 +265,8 @@ static int work(int argc, char **argv)
     } else {
         draw_ranks(&options);
         hly_prove(&options, &count);
-        if (options.far > 0) {
+        if (options.far > 0)
             hly_prove_far(&options, &count);
-        }
     }
     halay_shape_free(options.shape);
     printf("%llu passed, %llu failed\n", (unsigned long long)count.passed,

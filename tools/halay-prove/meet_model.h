@@ -12,16 +12,12 @@
 enum { HLY_MODEL_PLACES = 4, HLY_MODEL_EVENTS = 64 };
 
 /* The functions of boot/common/world.c that are tried, each without its hly_. */
-#define HLY_WORLDS_EACH(X)                                                                         \
-    X(worlds_init)                                                                                 \
-    X(worlds_start)                                                                                \
-    X(worlds_end)                                                                                  \
-    X(worlds_hello)                                                                                \
-    X(worlds_differ)                                                                               \
-    X(worlds_left)                                                                                 \
-    X(worlds_seen)                                                                                 \
-    X(worlds_failed) X(worlds_next) X(worlds_refused) X(worlds_joined) X(worlds_due_ns)            \
-        X(worlds_condemned)
+/* clang-format off */
+#define HLY_WORLDS_EACH(X) \
+    X(worlds_init) X(worlds_start) X(worlds_end) X(worlds_hello) X(worlds_differ) X(worlds_left) \
+    X(worlds_seen) X(worlds_failed) X(worlds_next) X(worlds_refused) X(worlds_joined) \
+    X(worlds_due_ns) X(worlds_condemned)
+/* clang-format on */
 
 typedef struct hly_worlds_ops { /* those, or of a damaged copy */
     const char *name;           /* what is damaged */

@@ -2,7 +2,7 @@
 /* meet_rows.c - what is explored of processes that meet. */
 #include "meet_model.h"
 
-static const char *const limits_words[] = {
+static const char *const words[] = {
     "places", "least", "once",   "late",   "again",  "deaths", "stops", "hangs", "wrong",  "twins",
     "starts", "fails", "follow", "agents", "tenths", "over",   "odd",   "list",  "hidden", NULL};
 
@@ -94,23 +94,11 @@ static const hly_story_t stories[] = {
 
 static const hly_worlds_ops_t sound = {"boot/common/world", HLY_WORLDS_EACH(HLY_IS)};
 
-const hly_explored_t hly_meetings = {
-    .name = "a meeting",
-    .bytes = sizeof(hly_model_t),
-    .state_bytes = sizeof(hly_model_t),
-    .events_most = HLY_MODEL_EVENTS,
-    .depth = 160,
-    .trace = 256,
-    .words = limits_words,
-    .texts = texts,
-    .rows = rows,
-    .stories = stories,
-    .sound = &sound,
-    .damaged = hly_damaged_meeting,
-    .init = hly_model_init,
-    .copy = hly_model_copy,
-    .events = hly_model_events,
-    .apply = hly_model_apply,
-    .finish = hly_model_finish,
-    .hash = hly_model_hash,
-};
+const hly_explored_t hly_meetings = {.name = "a meeting",
+                                     .bytes = sizeof(hly_model_t),
+                                     .state_bytes = sizeof(hly_model_t),
+                                     .events_most = HLY_MODEL_EVENTS,
+                                     .depth = 160,
+                                     .trace = 256,
+                                     .damaged = hly_damaged_meeting,
+                                     HLY_EXPLORED(hly_model)};

@@ -20,20 +20,17 @@ static halay_plan_t *clone_plan(const halay_plan_t *plan)
     size_t groups = (plan->ngroups + SPARE_GROUPS) * sizeof(halay_group_t);
     size_t members = (plan->nmembers + SPARE_MEMBERS) * sizeof(halay_member_t);
     halay_plan_t *made = calloc(1, sizeof *made + steps + operands + groups + members);
-    if (made == NULL) {
+    if (made == NULL)
         return NULL;
-    }
     *made = *plan;
     made->steps = (halay_step_t *)(void *)(made + 1);
     made->operands = (halay_operand_t *)(void *)(made->steps + plan->nsteps);
     made->groups = (halay_group_t *)(void *)(made->operands + plan->noperands + SPARE_OPERANDS);
     made->members = (halay_member_t *)(void *)(made->groups + plan->ngroups + SPARE_GROUPS);
-    if (plan->nsteps > 0) {
+    if (plan->nsteps > 0)
         memcpy(made->steps, plan->steps, steps);
-    }
-    if (plan->noperands > 0) {
+    if (plan->noperands > 0)
         memcpy(made->operands, plan->operands, plan->noperands * sizeof(halay_operand_t));
-    }
     if (plan->ngroups > 0) {
         memcpy(made->groups, plan->groups, plan->ngroups * sizeof(halay_group_t));
         memcpy(made->members, plan->members, plan->nmembers * sizeof(halay_member_t));
@@ -43,11 +40,9 @@ static halay_plan_t *clone_plan(const halay_plan_t *plan)
 
 static halay_plan_t *change_rank(hly_mutant_t *mutant, uint32_t rank)
 {
-    for (uint32_t i = 0; i < mutant->nchanged; i++) {
-        if (mutant->changed[i]->params.rank == rank) {
+    for (uint32_t i = 0; i < mutant->nchanged; i++)
+        if (mutant->changed[i]->params.rank == rank)
             return mutant->changed[i];
-        }
-    }
     assert(mutant->nchanged < HLY_MUTANT_CHANGED_MAX);
     halay_plan_t *plan = clone_plan(mutant->plans[rank]);
     if (plan != NULL) {
@@ -94,9 +89,8 @@ static int is_whole_reduce(const halay_step_t *step)
 static uint32_t another(uint64_t *chance, uint32_t bound, uint32_t not_this)
 {
     assert(bound >= 2 || (bound == 1 && not_this >= 1));
-    if (not_this >= bound) {
+    if (not_this >= bound)
         return hly_random_below(chance, bound);
-    }
     uint32_t drawn = hly_random_below(chance, bound - 1);
     return drawn + (drawn >= not_this);
 }
@@ -110,9 +104,8 @@ static int drop_dependency(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at
 {
     halay_step_t *step = &plan->steps[at];
     uint32_t which = hly_random_below(chance, 2);
-    if (step->dep[which] == HALAY_STEP_NONE) {
+    if (step->dep[which] == HALAY_STEP_NONE)
         return HALAY_EAGAIN;
-    }
     uint32_t was = step->dep[which];
     step->dep[which] = HALAY_STEP_NONE;
     return done(mutant, "no longer waits for step %u", was);
@@ -123,9 +116,8 @@ static int redirect_dependency(hly_mutant_t *mutant, halay_plan_t *plan, uint32_
 {
     halay_step_t *step = &plan->steps[at];
     uint32_t which = hly_random_below(chance, 2);
-    if (step->dep[which] == HALAY_STEP_NONE || at < 2) {
+    if (step->dep[which] == HALAY_STEP_NONE || at < 2)
         return HALAY_EAGAIN;
-    }
     uint32_t was = step->dep[which];
     step->dep[which] = another(chance, at, was);
     return done(mutant, "waits for step %u, not %u", step->dep[which], was);
@@ -134,9 +126,8 @@ static int redirect_dependency(hly_mutant_t *mutant, halay_plan_t *plan, uint32_
 static int wrong_peer(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = &plan->steps[at];
-    if (!is_message(step)) {
+    if (!is_message(step))
         return HALAY_EAGAIN;
-    }
     uint32_t was = step->peer;
     step->peer = another(chance, plan->params.nranks + 1, was);
     return done(mutant, "peer %u, not %u", step->peer, was);
@@ -146,9 +137,8 @@ static int wrong_peer(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uin
 static int wrong_edge(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = &plan->steps[at];
-    if (!is_message(step)) {
+    if (!is_message(step))
         return HALAY_EAGAIN;
-    }
     uint32_t was = step->edge;
     halay_step_t *other = &plan->steps[hly_random_below(chance, plan->nsteps)];
     if (other != step && other->kind == step->kind && other->peer == step->peer) {
@@ -168,13 +158,11 @@ static int edit_ends(hly_mutant_t *mutant, const halay_plan_t *plan, const halay
                      edit_fn *edit, uint32_t value)
 {
     uint32_t kind = step->kind == HALAY_STEP_SEND ? HALAY_STEP_RECV : HALAY_STEP_SEND;
-    if (step->peer == plan->params.rank || step->peer >= mutant->nranks) {
+    if (step->peer == plan->params.rank || step->peer >= mutant->nranks)
         return HALAY_EAGAIN;
-    }
     halay_plan_t *far = change_rank(mutant, step->peer);
-    if (far == NULL) {
+    if (far == NULL)
         return HALAY_ENOMEM;
-    }
     for (uint32_t i = 0; i < far->nsteps; i++) {
         halay_step_t *end = &far->steps[i];
         if (end->kind == kind && end->peer == plan->params.rank && end->edge == step->edge) {
@@ -191,11 +179,9 @@ static int edit_some(hly_mutant_t *mutant, halay_plan_t *plan, halay_step_t *ste
     halay_operand_t *operands = own_operands(plan, step);
     uint32_t all = hly_random_below(chance, 4) > 0;
     uint32_t one = hly_random_below(chance, step->noperands);
-    for (uint32_t i = 0; i < step->noperands; i++) {
-        if (all || i == one) {
+    for (uint32_t i = 0; i < step->noperands; i++)
+        if (all || i == one)
             edit(&operands[i], value);
-        }
-    }
     return all && is_message(step) ? edit_ends(mutant, plan, step, edit, value) : 0;
 }
 
@@ -212,9 +198,8 @@ static void edit_count(halay_operand_t *operand, uint32_t value)
 static int wrong_first(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = &plan->steps[at];
-    if (step->noperands == 0 || plan->blocks < 2) {
+    if (step->noperands == 0 || plan->blocks < 2)
         return HALAY_EAGAIN;
-    }
     uint32_t was = plan->operands[step->operand].first;
     uint32_t now = another(chance, plan->blocks, was);
     int rc = edit_some(mutant, plan, step, edit_first, now, chance);
@@ -226,9 +211,8 @@ static int wrong_first(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, ui
 static int wrong_count(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = &plan->steps[at];
-    if (step->noperands == 0) {
+    if (step->noperands == 0)
         return HALAY_EAGAIN;
-    }
     uint32_t was = plan->operands[step->operand].count;
     uint32_t now = another(chance, plan->blocks + 1 + (plan->blocks == 0), was);
     int rc = edit_some(mutant, plan, step, edit_count, now, chance);
@@ -240,13 +224,11 @@ static int wrong_count(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, ui
 static int wrong_slot(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = &plan->steps[at];
-    if (step->noperands == 0) {
+    if (step->noperands == 0)
         return HALAY_EAGAIN;
-    }
     halay_operand_t *operand = own_operands(plan, step) + hly_random_below(chance, step->noperands);
-    if (operand->buffer != HALAY_BUFFER_SCRATCH || operand->count == 0) {
+    if (operand->buffer != HALAY_BUFFER_SCRATCH || operand->count == 0)
         return HALAY_EAGAIN;
-    }
     uint32_t was = operand->slot;
     operand->slot = another(chance, plan->scratch_slots + 2, was);
     return done(mutant, "slot %u, not %u", operand->slot, was);
@@ -255,9 +237,8 @@ static int wrong_slot(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uin
 static int swap_sources(hly_mutant_t *mutant, halay_plan_t *plan, halay_step_t *step,
                         uint64_t *chance)
 {
-    if (!is_whole_reduce(step)) {
+    if (!is_whole_reduce(step))
         return HALAY_EAGAIN;
-    }
     halay_operand_t *sources = own_operands(plan, step) + 1;
     uint32_t nsources = step->noperands - 1u;
     uint32_t a = hly_random_below(chance, nsources);
@@ -273,25 +254,20 @@ static int swap_operands(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, 
 {
     halay_step_t *step = &plan->steps[at];
     int rc = swap_sources(mutant, plan, step, chance);
-    if (rc != 0 || hly_random_below(chance, 2) == 0) {
+    if (rc != 0 || hly_random_below(chance, 2) == 0)
         return rc;
-    }
     uint32_t rank = hly_random_below(chance, mutant->nranks);
     halay_plan_t *other = change_rank(mutant, rank);
-    if (other == NULL) {
+    if (other == NULL)
         return HALAY_ENOMEM;
-    }
-    if (other->nsteps == 0) {
+    if (other->nsteps == 0)
         return HALAY_EAGAIN;
-    }
     uint32_t more = hly_random_below(chance, other->nsteps);
     uint32_t tries = 0;
-    while (other->steps[more].kind != HALAY_STEP_REDUCE && tries++ < other->nsteps) {
+    while (other->steps[more].kind != HALAY_STEP_REDUCE && tries++ < other->nsteps)
         more = (more + 1) % other->nsteps;
-    }
-    if (&other->steps[more] == step) {
+    if (&other->steps[more] == step)
         return 0;
-    }
     done(mutant, "; rank %u, step %u: ", rank, more);
     return swap_sources(mutant, other, &other->steps[more], chance);
 }
@@ -299,9 +275,8 @@ static int swap_operands(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, 
 static int drop_source(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = &plan->steps[at];
-    if (!is_whole_reduce(step)) {
+    if (!is_whole_reduce(step))
         return HALAY_EAGAIN;
-    }
     halay_operand_t *sources = own_operands(plan, step) + 1;
     uint32_t nsources = step->noperands - 1u;
     uint32_t a = hly_random_below(chance, nsources);
@@ -314,9 +289,8 @@ static int drop_source(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, ui
 static int duplicate_source(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = &plan->steps[at];
-    if (!is_whole_reduce(step)) {
+    if (!is_whole_reduce(step))
         return HALAY_EAGAIN;
-    }
     halay_operand_t *sources = own_operands(plan, step) + 1;
     uint32_t nsources = step->noperands - 1u;
     uint32_t a = hly_random_below(chance, nsources);
@@ -334,9 +308,8 @@ static int drop_step(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint
 {
     halay_step_t *step = &plan->steps[at];
     (void)chance;
-    if (step->kind == HALAY_STEP_JOIN) {
+    if (step->kind == HALAY_STEP_JOIN)
         return HALAY_EAGAIN;
-    }
     step->kind = HALAY_STEP_JOIN;
     step->noperands = 0;
     step->peer = HALAY_STEP_NONE;
@@ -348,9 +321,8 @@ static int drop_step(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint
 static int copy_for_reduce(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = &plan->steps[at];
-    if (!is_whole_reduce(step)) {
+    if (!is_whole_reduce(step))
         return HALAY_EAGAIN;
-    }
     halay_operand_t *operands = own_operands(plan, step);
     uint32_t a = 1 + hly_random_below(chance, step->noperands - 1u);
     operands[1] = operands[a];
@@ -362,9 +334,8 @@ static int copy_for_reduce(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at
 static int small_scratch(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     (void)at;
-    if (plan->scratch_slots == 0) {
+    if (plan->scratch_slots == 0)
         return HALAY_EAGAIN;
-    }
     uint32_t was = plan->scratch_slots;
     plan->scratch_slots = hly_random_below(chance, was);
     return done(mutant, "%u scratch slots declared, not %u", plan->scratch_slots, was);
@@ -374,14 +345,12 @@ static int wrong_buffer(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, u
 {
     static const char *const names[] = {"IN", "OUT", "SCRATCH"};
     halay_step_t *step = &plan->steps[at];
-    if (step->noperands == 0) {
+    if (step->noperands == 0)
         return HALAY_EAGAIN;
-    }
     uint32_t which = hly_random_below(chance, step->noperands);
     halay_operand_t *operand = own_operands(plan, step) + which;
-    if (operand->count == 0) {
+    if (operand->count == 0)
         return HALAY_EAGAIN;
-    }
     uint32_t was = operand->buffer;
     operand->buffer = another(chance, 3, was);
     operand->slot = operand->buffer == HALAY_BUFFER_SCRATCH
@@ -398,9 +367,8 @@ static int exchange_operands(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t 
     halay_step_t *step = &plan->steps[at];
     halay_step_t *other = &plan->steps[hly_random_below(chance, plan->nsteps)];
     if (other == step || other->kind != step->kind || step->noperands == 0 ||
-        step->noperands != other->noperands) {
+        step->noperands != other->noperands)
         return HALAY_EAGAIN;
-    }
     uint32_t kept = step->operand;
     step->operand = other->operand;
     other->operand = kept;
@@ -414,9 +382,8 @@ static halay_step_t *group_step(halay_plan_t *plan, uint32_t at)
 {
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         halay_step_t *step = &plan->steps[(at + i) % plan->nsteps];
-        if (step->kind == HALAY_STEP_GROUP && step->peer < plan->ngroups) {
+        if (step->kind == HALAY_STEP_GROUP && step->peer < plan->ngroups)
             return step;
-        }
     }
     return NULL;
 }
@@ -426,9 +393,8 @@ static halay_group_t *own_group(halay_plan_t *plan, halay_step_t *step)
 {
     const halay_group_t *from = &plan->groups[step->peer];
     halay_group_t *own = &plan->groups[plan->ngroups];
-    if (from->nmembers == 0 || from->nmembers > HLY_ORACLE_RANKS_MAX) {
+    if (from->nmembers == 0 || from->nmembers > HLY_ORACLE_RANKS_MAX)
         return NULL;
-    }
     *own = (halay_group_t){from->kind, plan->nmembers, from->nmembers};
     memcpy(plan->members + own->member, plan->members + from->member,
            from->nmembers * sizeof *plan->members);
@@ -442,9 +408,8 @@ static int wrong_member(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, u
 {
     halay_step_t *step = group_step(plan, at);
     halay_group_t *group = step != NULL ? own_group(plan, step) : NULL;
-    if (group == NULL) {
+    if (group == NULL)
         return HALAY_EAGAIN;
-    }
     halay_member_t *members = plan->members + group->member;
     uint32_t which = hly_random_below(chance, group->nmembers);
     if (hly_random_below(chance, 3) == 0 && group->nmembers > 1) {
@@ -468,9 +433,8 @@ static int edit_run(hly_mutant_t *mutant, halay_plan_t *plan, halay_step_t *step
                     int32_t more)
 {
     halay_group_t *group = own_group(plan, step);
-    if (group == NULL || which + 1 >= group->nmembers || plan->blocks == 0) {
+    if (group == NULL || which + 1 >= group->nmembers || plan->blocks == 0)
         return HALAY_EAGAIN;
-    }
     halay_member_t *member = plan->members + group->member + which;
     member[0].count = (uint32_t)((int32_t)member[0].count + more);
     member[1].count = (uint32_t)((int32_t)member[1].count - more);
@@ -482,9 +446,8 @@ static int edit_run(hly_mutant_t *mutant, halay_plan_t *plan, halay_step_t *step
 static int wrong_run(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = group_step(plan, at);
-    if (step == NULL) {
+    if (step == NULL)
         return HALAY_EAGAIN;
-    }
     const halay_group_t was = plan->groups[step->peer];
     uint32_t which = hly_random_below(chance, was.nmembers + (was.nmembers == 0));
     int32_t more = hly_random_below(chance, 2) ? 1 : -1;
@@ -492,13 +455,11 @@ static int wrong_run(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint
     int all = hly_random_below(chance, 2) == 0;
     for (uint32_t m = 0; rc == 0 && all && m < was.nmembers; m++) {
         uint32_t rank = plan->members[was.member + m].rank;
-        if (rank == plan->params.rank || rank >= mutant->nranks) {
+        if (rank == plan->params.rank || rank >= mutant->nranks)
             continue;
-        }
         halay_plan_t *other = change_rank(mutant, rank);
-        if (other == NULL) {
+        if (other == NULL)
             return HALAY_ENOMEM;
-        }
         for (uint32_t i = 0; rc == 0 && i < other->nsteps; i++) {
             halay_step_t *theirs = &other->steps[i];
             if (theirs->kind == HALAY_STEP_GROUP && theirs->edge == step->edge &&
@@ -516,21 +477,18 @@ static int wrong_group_kind(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t a
 {
     halay_step_t *step = group_step(plan, at);
     halay_group_t *group = step != NULL ? own_group(plan, step) : NULL;
-    if (group == NULL) {
+    if (group == NULL)
         return HALAY_EAGAIN;
-    }
     uint32_t was = group->kind, now = another(chance, HALAY_GROUP_ALLTOALL + 2, was);
     int all = hly_random_below(chance, 2) == 0;
     group->kind = now;
     for (uint32_t m = 0; all && m < group->nmembers; m++) {
         uint32_t rank = plan->members[group->member + m].rank;
         halay_plan_t *other = rank < mutant->nranks ? change_rank(mutant, rank) : plan;
-        if (other == NULL) {
+        if (other == NULL)
             return HALAY_ENOMEM;
-        }
-        for (uint32_t g = 0; g < other->ngroups; g++) {
+        for (uint32_t g = 0; g < other->ngroups; g++)
             other->groups[g].kind = other->groups[g].kind == was ? now : other->groups[g].kind;
-        }
     }
     return done(mutant, "group of kind %u, not %u%s", now, was, all ? ", on all members" : "");
 }
@@ -539,9 +497,8 @@ static int wrong_group_kind(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t a
 static int wrong_channel(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = group_step(plan, at);
-    if (step == NULL) {
+    if (step == NULL)
         return HALAY_EAGAIN;
-    }
     uint32_t was = step->edge, now = another(chance, 4, was);
     if (hly_random_below(chance, 3) == 0) {
         step->edge = hly_random_below(chance, 4) ? now : HALAY_PLAN_CHANNELS_MAX;
@@ -549,9 +506,8 @@ static int wrong_channel(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, 
     }
     for (uint32_t rank = 0; rank < mutant->nranks; rank++) {
         halay_plan_t *other = change_rank(mutant, rank);
-        if (other == NULL) {
+        if (other == NULL)
             return HALAY_ENOMEM;
-        }
         for (uint32_t i = 0; i < other->nsteps; i++) {
             other->steps[i].edge =
                 other->steps[i].kind == HALAY_STEP_GROUP ? now : other->steps[i].edge;
@@ -570,9 +526,8 @@ static int wrong_channel(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, 
 static int unheard_group(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = group_step(plan, at);
-    if (step == NULL) {
+    if (step == NULL)
         return HALAY_EAGAIN;
-    }
     uint32_t was = step->dep[0], now = hly_random_below(chance, (uint32_t)(step - plan->steps) + 1);
     step->dep[0] = now == was || now == (uint32_t)(step - plan->steps) ? HALAY_STEP_NONE : now;
     step->dep[1] = hly_random_below(chance, 2) ? HALAY_STEP_NONE : step->dep[1];
@@ -623,13 +578,11 @@ const char *hly_mutant_kind_name(uint32_t kind)
 static int add_fault(uint32_t kind, hly_mutant_t *mutant, uint64_t *chance)
 {
     uint32_t rank = hly_random_below(chance, mutant->nranks);
-    if (mutant->plans[rank]->nsteps == 0) {
+    if (mutant->plans[rank]->nsteps == 0)
         return HALAY_EAGAIN;
-    }
     halay_plan_t *plan = change_rank(mutant, rank);
-    if (plan == NULL) {
+    if (plan == NULL)
         return HALAY_ENOMEM;
-    }
     uint32_t step = hly_random_below(chance, plan->nsteps);
     done(mutant, "%srank %u, step %u: ", mutant->what[0] != '\0' ? "; " : "", rank, step);
     return kinds[kind].change(mutant, plan, step, chance);
@@ -649,17 +602,15 @@ int hly_mutant_make(uint32_t kind, const halay_plan_t *const plans[], uint32_t n
         rc = add_fault(hly_random_below(chance, KINDS), mutant, chance);
         rc = rc != 0 ? rc : add_fault(hly_random_below(chance, KINDS), mutant, chance);
     }
-    if (rc != 0) {
+    if (rc != 0)
         hly_mutant_free(mutant);
-    }
     return rc;
 }
 
 void hly_mutant_free(hly_mutant_t *mutant)
 {
-    for (uint32_t i = 0; i < mutant->nchanged; i++) {
+    for (uint32_t i = 0; i < mutant->nchanged; i++)
         free(mutant->changed[i]);
-    }
     memset(mutant, 0, sizeof *mutant);
 }
 

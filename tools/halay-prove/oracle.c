@@ -20,9 +20,8 @@ const char *hly_verdict_name(hly_verdict_t verdict)
 /* 1: the run was bad, and the outcome says so. */
 static int take_verdict(const hly_machine_t *machine, hly_outcome_t *outcome)
 {
-    if (machine->verdict == HLY_RIGHT) {
+    if (machine->verdict == HLY_RIGHT)
         return 0;
-    }
     outcome->verdict = machine->verdict;
     outcome->buffering = machine->eager ? HLY_EAGER_BUFFERING : HLY_ZERO_BUFFERING;
     memcpy(outcome->why, machine->why, sizeof outcome->why);
@@ -36,20 +35,16 @@ static int search_all(hly_machine_t *machine, const hly_oracle_limits_t *limits,
     for (uint32_t eager = 0; eager < 2; eager++) {
         uint64_t states = 0;
         int complete = 0;
-        if (!(limits->buffering & (eager ? HLY_EAGER_BUFFERING : HLY_ZERO_BUFFERING))) {
+        if (!(limits->buffering & (eager ? HLY_EAGER_BUFFERING : HLY_ZERO_BUFFERING)))
             continue;
-        }
         int rc = hly_search(machine, eager, limits->states, &states, &complete);
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
         outcome->runs += states;
-        if (take_verdict(machine, outcome)) {
+        if (take_verdict(machine, outcome))
             return 1;
-        }
-        if (!complete) {
+        if (!complete)
             return 0;
-        }
     }
     outcome->exhaustive = 1;
     return 1;
@@ -60,14 +55,12 @@ static int try_orders(hly_machine_t *machine, const hly_oracle_limits_t *limits,
 {
     hly_adversary_t *adversary = NULL;
     int rc = hly_adversary_create(machine->program, limits->seed, &adversary);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     for (uint32_t order = 0; order < limits->orders; order++) {
         for (uint32_t eager = 0; eager < 2; eager++) {
-            if (!(limits->buffering & (eager ? HLY_EAGER_BUFFERING : HLY_ZERO_BUFFERING))) {
+            if (!(limits->buffering & (eager ? HLY_EAGER_BUFFERING : HLY_ZERO_BUFFERING)))
                 continue;
-            }
             hly_adversary_run(adversary, machine, order, eager);
             outcome->runs++;
             if (take_verdict(machine, outcome)) {
@@ -85,20 +78,16 @@ static int run_program(const hly_program_t *program, const hly_oracle_limits_t *
 {
     hly_machine_t machine;
     int rc = hly_machine_init(&machine, program);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     int finished = 0;
-    if (program->params.nranks <= SEARCH_RANKS_MAX && program->nsteps <= SEARCH_STEPS_MAX) {
+    if (program->params.nranks <= SEARCH_RANKS_MAX && program->nsteps <= SEARCH_STEPS_MAX)
         finished = search_all(&machine, limits, outcome);
-    }
     rc = finished < 0 ? finished : 0;
-    if (finished == 0) {
+    if (finished == 0)
         rc = try_orders(&machine, limits, outcome);
-    }
-    if (rc == 0 && machine.terms.full) {
+    if (rc == 0 && machine.terms.full)
         rc = HALAY_ENOMEM;
-    }
     hly_machine_finish(&machine);
     return rc;
 }

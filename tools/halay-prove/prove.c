@@ -48,9 +48,8 @@ int hly_next_shape(hly_shapes_t *shapes, hly_case_t *to)
     halay_shape_free(shapes->shape);
     shapes->shape = NULL;
     *to = (hly_case_t){.planner = shapes->planner, .nranks = shapes->nranks, .nodes = ""};
-    if (!(info->restrictions & HALAY_PLANNER_SHAPE)) {
+    if (!(info->restrictions & HALAY_PLANNER_SHAPE))
         return shapes->next++ == 0;
-    }
     if (shapes->options->shape != NULL) {
         to->shape = shapes->options->shape;
         to->nodes = "these nodes";
@@ -59,15 +58,13 @@ int hly_next_shape(hly_shapes_t *shapes, hly_case_t *to)
     while (shapes->next < hly_shape_kinds()) {
         uint32_t kind = shapes->next++;
         if (shapes->nranks > ALL_SHAPES_RANKS_MAX &&
-            (kind + shapes->nranks + shapes->options->seed) % 4 != 0) {
+            (kind + shapes->nranks + shapes->options->seed) % 4 != 0)
             continue;
-        }
         int rc = hly_shape_of_kind(kind, shapes->nranks, &shapes->shape);
         to->shape = shapes->shape;
         to->nodes = hly_shape_kind_name(kind);
-        if (rc == 0) {
+        if (rc == 0)
             return 1;
-        }
     }
     return 0;
 }
@@ -82,9 +79,8 @@ void hly_plans_free(halay_plan_t *plans[], uint32_t nranks)
 
 int hly_planner_wanted(const hly_options_t *options, const halay_planner_info_t *info)
 {
-    if (options->planner == NULL || strcmp(options->planner, info->name) == 0) {
+    if (options->planner == NULL || strcmp(options->planner, info->name) == 0)
         return 1;
-    }
     const char *collective = halay_collective_name((halay_collective_t)info->collective);
     size_t length = strlen(collective);
     return strncmp(options->planner, collective, length) == 0 && options->planner[length] == '/' &&
@@ -117,28 +113,23 @@ static const char *check_in_place(const hly_case_t *from, halay_plan_t *plans[])
 {
     const halay_planner_info_t *info = halay_planner_get(from->planner);
     if (info->collective == HALAY_BROADCAST || !from->in_place ||
-        !halay_collective_rooted((halay_collective_t)info->collective)) {
+        !halay_collective_rooted((halay_collective_t)info->collective))
         return NULL;
-    }
     const char *why = NULL;
     for (uint32_t rank = 0; rank < from->nranks && why == NULL; rank++) {
         const halay_plan_params_t params = {info->collective, from->nranks, rank, from->root, 0,
                                             from->shape};
         halay_plan_t *plan = NULL;
-        if (rank == from->root) {
+        if (rank == from->root)
             continue;
-        }
-        if (halay_plan_make(from->planner, &params, &plan) != 0) {
+        if (halay_plan_make(from->planner, &params, &plan) != 0)
             return "no plan out of place";
-        }
         const halay_plan_t *other = plans[rank];
         if (plan->blocks != other->blocks || plan->scratch_slots != other->scratch_slots ||
             plan->nsteps != other->nsteps || plan->noperands != other->noperands ||
             memcmp(plan->steps, other->steps, plan->nsteps * sizeof *plan->steps) != 0 ||
-            memcmp(plan->operands, other->operands, plan->noperands * sizeof *plan->operands) !=
-                0) {
+            memcmp(plan->operands, other->operands, plan->noperands * sizeof *plan->operands) != 0)
             why = "a rank that is not the root has another plan in place";
-        }
         halay_plan_free(plan);
     }
     return why;
@@ -191,9 +182,8 @@ static void prove_case(row_t *row, hly_case_t *from, halay_plan_t *plans[])
 {
     const halay_planner_info_t *info = halay_planner_get(from->planner);
     if (!hly_planner_takes(info, from->nranks)) {
-        if (plans == NULL) {
+        if (plans == NULL)
             return;
-        }
         int rc = hly_plans_make(from, plans);
         if (rc != HALAY_EUNSUPPORTED) {
             complain(row, from, "made against its restrictions");
@@ -215,11 +205,9 @@ static void prove_ranks(row_t *row, const hly_options_t *options, uint32_t plann
 {
     hly_shapes_t shapes = {.options = options, .planner = planner, .nranks = nranks};
     hly_case_t from;
-    while (hly_next_shape(&shapes, &from)) {
-        for (from.in_place = 0; from.in_place < 2; from.in_place++) {
+    while (hly_next_shape(&shapes, &from))
+        for (from.in_place = 0; from.in_place < 2; from.in_place++)
             prove_case(row, &from, plans);
-        }
-    }
 }
 
 static void print_row(const halay_planner_info_t *info, const row_t *row)
@@ -238,11 +226,9 @@ static void prove_planner(row_t *row, const hly_options_t *options, uint32_t pla
 {
     double begin = now_s();
     memset(row, 0, sizeof *row);
-    for (uint32_t nranks = 1; nranks <= HLY_RANKS_MAX; nranks++) {
-        if (options->ranks[nranks]) {
+    for (uint32_t nranks = 1; nranks <= HLY_RANKS_MAX; nranks++)
+        if (options->ranks[nranks])
             prove_ranks(row, options, planner, nranks, plans);
-        }
-    }
     row->seconds = now_s() - begin;
 }
 
@@ -251,9 +237,8 @@ static void list(const hly_options_t *options, hly_count_t *count)
     for (uint32_t planner = 0; planner < halay_planner_count(); planner++) {
         const halay_planner_info_t *info = halay_planner_get(planner);
         row_t row;
-        if (!hly_planner_wanted(options, info)) {
+        if (!hly_planner_wanted(options, info))
             continue;
-        }
         prove_planner(&row, options, planner, NULL);
         printf("%s %s %llu %llu\n", halay_collective_name((halay_collective_t)info->collective),
                info->name, (unsigned long long)row.proofs, (unsigned long long)row.plans);
@@ -278,9 +263,8 @@ void hly_prove(const hly_options_t *options, hly_count_t *count)
            "proofs", "plans", "steps", "messages", "rounds", "reduces", "seconds");
     for (uint32_t planner = 0; planner < halay_planner_count(); planner++) {
         const halay_planner_info_t *info = halay_planner_get(planner);
-        if (!hly_planner_wanted(options, info)) {
+        if (!hly_planner_wanted(options, info))
             continue;
-        }
         row_t row;
         prove_planner(&row, options, planner, plans);
         print_row(info, &row);

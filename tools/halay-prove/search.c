@@ -45,16 +45,14 @@ static key_t128 key_of(const hly_machine_t *machine)
         mix(&key, machine->cells[cell].value);
         mix(&key, machine->cells[cell].tag);
     }
-    for (uint32_t rank = 0; rank < program->params.nranks; rank++) {
+    for (uint32_t rank = 0; rank < program->params.nranks; rank++)
         mix(&key, machine->heard[rank]);
-    }
     for (uint32_t g = 0; g < program->nsteps; g++) {
         const hly_pstep_t *step = &program->steps[g];
         uint8_t state = machine->steps[g];
         mix(&key, state);
-        if (state != HLY_STEP_MOVES && state != HLY_STEP_SENT) {
+        if (state != HLY_STEP_MOVES && state != HLY_STEP_SENT)
             continue;
-        }
         uint32_t nreads = step->nsources > 0 ? program->runs[step->source].count : 0;
         for (uint32_t i = 0; i < step->nsources * nreads; i++) {
             mix(&key, state == HLY_STEP_SENT ? machine->reads[step->reads + i].value
@@ -78,9 +76,8 @@ static int remember(search_t *search, key_t128 key)
 {
     for (uint32_t at = (uint32_t)key.word[0] & search->mask;; at = (at + 1) & search->mask) {
         key_t128 *seen = &search->seen[at];
-        if (seen->word[0] == key.word[0] && seen->word[1] == key.word[1]) {
+        if (seen->word[0] == key.word[0] && seen->word[1] == key.word[1])
             return 0;
-        }
         if (seen->word[0] == 0 && seen->word[1] == 0) {
             *seen = key;
             return 1;
@@ -93,9 +90,8 @@ static int search_init(search_t *search, hly_machine_t *machine, uint32_t states
     memset(search, 0, sizeof *search);
     search->machine = machine;
     search->mask = 1;
-    while (search->mask < 2 * states_max + 2) {
+    while (search->mask < 2 * states_max + 2)
         search->mask = search->mask * 2;
-    }
     search->seen = calloc(search->mask, sizeof *search->seen);
     search->mask--;
     /* Every move ends a step or sends one message. */
@@ -108,9 +104,8 @@ static int search_init(search_t *search, hly_machine_t *machine, uint32_t states
         free(search->states);
         return HALAY_ENOMEM;
     }
-    for (uint32_t i = 0; i < search->nframes_max; i++) {
+    for (uint32_t i = 0; i < search->nframes_max; i++)
         search->frames[i].state = search->states + i * machine->bytes;
-    }
     return 0;
 }
 
@@ -125,9 +120,8 @@ int hly_search(hly_machine_t *machine, uint32_t eager, uint32_t states_max, uint
                int *complete)
 {
     search_t search;
-    if (search_init(&search, machine, states_max) != 0) {
+    if (search_init(&search, machine, states_max) != 0)
         return HALAY_ENOMEM;
-    }
     *complete = 1;
     *states = 1;
     hly_machine_reset(machine, eager);
@@ -136,17 +130,15 @@ int hly_search(hly_machine_t *machine, uint32_t eager, uint32_t states_max, uint
     while (machine->verdict == HLY_RIGHT && depth > 0) {
         frame_t *frame = &search.frames[depth - 1];
         memcpy(machine->state, frame->state, machine->bytes);
-        if (*machine->nevents == 0) {
+        if (*machine->nevents == 0)
             hly_machine_judge(machine);
-        }
         if (frame->next >= *machine->nevents) {
             depth--;
             continue;
         }
         hly_machine_move(machine, frame->next++);
-        if (machine->verdict != HLY_RIGHT || !remember(&search, key_of(machine))) {
+        if (machine->verdict != HLY_RIGHT || !remember(&search, key_of(machine)))
             continue;
-        }
         if (++*states > states_max) {
             *complete = 0;
             break;

@@ -25,12 +25,10 @@ static void grow(hly_seen_t *seen)
     madvise(more.hash, size * sizeof(uint64_t), MADV_HUGEPAGE); /* it is read at random */
     for (uint64_t i = 0; i < seen->size; i++) {
         uint64_t at = (seen->hash[i] >> 1) & (more.size - 1);
-        while (seen->hash[i] && more.hash[at]) {
+        while (seen->hash[i] && more.hash[at])
             at = (at + 1) & (more.size - 1);
-        }
-        if (seen->hash[i]) {
+        if (seen->hash[i])
             more.hash[at] = seen->hash[i];
-        }
     }
     free(seen->hash);
     *seen = more;
@@ -38,13 +36,11 @@ static void grow(hly_seen_t *seen)
 
 bool hly_seen_is_new(hly_seen_t *seen, uint64_t hash)
 {
-    if (seen->used * 3 >= seen->size * 2) {
+    if (seen->used * 3 >= seen->size * 2)
         grow(seen);
-    }
     for (uint64_t at = (hash >> 1) & (seen->size - 1);; at = (at + 1) & (seen->size - 1)) {
-        if (seen->hash[at] == hash) {
+        if (seen->hash[at] == hash)
             return false;
-        }
         if (!seen->hash[at]) {
             seen->hash[at] = hash;
             seen->used++;

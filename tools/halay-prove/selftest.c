@@ -35,10 +35,8 @@ static uint32_t planner_of(const hly_handmade_t *from)
         int reduces = halay_collective_reduces((halay_collective_t)info->collective);
         if (info->collective == from->collective && series == from->series &&
             group == (from->ngroups > 0) && !(info->restrictions & HALAY_PLANNER_STAGE) &&
-            (found == UINT32_MAX ||
-             (reduces ? in_order == from->in_order : equal == from->equal))) {
+            (found == UINT32_MAX || (reduces ? in_order == from->in_order : equal == from->equal)))
             found = planner;
-        }
     }
     return found;
 }
@@ -49,9 +47,8 @@ static uint32_t slots_of(const halay_plan_t *plan, uint32_t most)
     uint32_t used = 0;
     for (uint32_t i = 0; i < plan->noperands; i++) {
         const halay_operand_t *operand = &plan->operands[i];
-        if (operand->buffer == HALAY_BUFFER_SCRATCH && operand->slot + operand->count > used) {
+        if (operand->buffer == HALAY_BUFFER_SCRATCH && operand->slot + operand->count > used)
             used = operand->slot + operand->count;
-        }
     }
     return used < most ? used : most;
 }
@@ -103,9 +100,8 @@ static int check_oracle(const hly_handmade_t *from, const book_t *book, uint32_t
     limits.states = states;
     int rc = hly_oracle_run(book->list, from->nranks, &limits, &outcome);
     if (rc == 0 && outcome.verdict == wanted &&
-        (states == 0 || wanted != HLY_RIGHT || outcome.exhaustive)) {
+        (states == 0 || wanted != HLY_RIGHT || outcome.exhaustive))
         return 1;
-    }
     printf("FAILED %s, %s buffering, %s: %s, not %s: %s\n", from->name,
            buffering == HLY_ZERO_BUFFERING ? "zero" : "eager",
            states == 0 ? "adversarial orders" : "every order", hly_verdict_name(outcome.verdict),
@@ -123,9 +119,8 @@ static int check_prover(const hly_handmade_t *from, const book_t *book)
     printf("%-32s %-6s %-6s %s%s\n", from->name, hly_verdict_name(from->zero),
            hly_verdict_name(from->eager),
            proved ? "proved" : "refused: ", proved ? "" : proof.reason);
-    if (right != proved) {
+    if (right != proved)
         printf("FAILED %s: the prover is wrong\n", from->name);
-    }
     return right == proved;
 }
 

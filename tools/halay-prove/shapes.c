@@ -26,9 +26,8 @@ static int make(uint32_t kind, uint32_t nranks, halay_shape_t **shape)
 {
     uint64_t chance = nranks;
     uint32_t *node = calloc(nranks, sizeof *node);
-    if (node == NULL) {
+    if (node == NULL)
         return HALAY_ENOMEM;
-    }
     for (uint32_t rank = 0; rank < nranks; rank++) {
         const uint32_t by_kind[] = {0,
                                     rank,
@@ -55,9 +54,8 @@ int hly_shape_of_kind(uint32_t kind, uint32_t nranks, halay_shape_t **shape)
     for (uint32_t before = 0; rc == 0 && before < kind; before++) {
         halay_shape_t *other = NULL;
         rc = make(before, nranks, &other);
-        if (rc == 0 && memcmp(other->node, made->node, nranks * sizeof *made->node) == 0) {
+        if (rc == 0 && memcmp(other->node, made->node, nranks * sizeof *made->node) == 0)
             rc = HALAY_EAGAIN;
-        }
         halay_shape_free(other);
     }
     if (rc != 0) {
@@ -73,9 +71,8 @@ int hly_shape_of_kind(uint32_t kind, uint32_t nranks, halay_shape_t **shape)
 static int read_number(const char **text, uint32_t most, uint32_t *number)
 {
     char *end = NULL;
-    if (**text < '1' || **text > '9') {
+    if (**text < '1' || **text > '9')
         return -1;
-    }
     unsigned long value = strtoul(*text, &end, 10);
     *text = end;
     *number = (uint32_t)value;
@@ -90,26 +87,21 @@ static uint32_t read_sizes(const char *text, uint32_t ranks_max, uint32_t sizes[
     for (;;) {
         uint32_t nodes = 1;
         uint32_t size = 0;
-        if (read_number(&text, ranks_max, &size) != 0) {
+        if (read_number(&text, ranks_max, &size) != 0)
             return 0;
-        }
         if (*text == 'x') {
             text++;
             nodes = size;
-            if (read_number(&text, ranks_max, &size) != 0) {
+            if (read_number(&text, ranks_max, &size) != 0)
                 return 0;
-            }
         }
-        if ((uint64_t)nodes * size > room) {
+        if ((uint64_t)nodes * size > room)
             return 0;
-        }
         room -= nodes * size;
-        while (nodes-- > 0) {
+        while (nodes-- > 0)
             sizes[nnodes++] = size;
-        }
-        if (*text != '+') {
+        if (*text != '+')
             return *text == '\0' ? nnodes : 0;
-        }
         text++;
     }
 }
@@ -123,9 +115,8 @@ static uint32_t deal(uint32_t cyclic, uint32_t sizes[], uint32_t nnodes, uint32_
             uint32_t take = cyclic ? sizes[i] > 0 : sizes[i];
             sizes[i] -= take;
             dealt |= take;
-            while (take-- > 0) {
+            while (take-- > 0)
                 node[rank++] = i;
-            }
         }
     }
     return rank;
@@ -135,9 +126,8 @@ int hly_shape_parse(const char *text, uint32_t ranks_max, halay_shape_t **shape)
 {
     uint32_t cyclic = strncmp(text, "cyclic:", 7) == 0;
     uint32_t *sizes = calloc(2 * (size_t)ranks_max, sizeof *sizes);
-    if (sizes == NULL) {
+    if (sizes == NULL)
         return HALAY_ENOMEM;
-    }
     uint32_t *node = sizes + ranks_max;
     uint32_t nnodes = read_sizes(cyclic ? text + 7 : text, ranks_max, sizes);
     int rc = HALAY_EINVAL;

@@ -14,18 +14,14 @@
 enum { HLY_CALL_RANKS = 8, HLY_CALL_FLIGHTS = 1024, HLY_CALL_EVENTS = 1024, HLY_SEQUENCE = 5 };
 
 /* The functions of src/agree that are tried, each without its hly_. */
-#define HLY_FAILING_EACH(X)                                                                        \
-    X(failing_enter)                                                                               \
-    X(failing_outlive)                                                                             \
-    X(failing_raise)                                                                               \
-    X(failing_sort)                                                                                \
-    X(failing_heard)                                                                               \
-    X(failing_heard_after)                                                                         \
-    X(failing_lost)                                                                                \
-    X(failing_blames) X(failing_look) X(failing_look_alone) X(failing_is_silent) X(failing_name)   \
-        X(failing_named) X(failing_end_too) X(failing_is_late) X(failing_go_on) X(failing_help)    \
-            X(failing_end) X(failing_end_in_step) X(failing_tell) X(failing_tell_all)              \
-                X(held_adopt) X(failing_leave)
+/* clang-format off */
+#define HLY_FAILING_EACH(X) \
+    X(failing_enter) X(failing_outlive) X(failing_raise) X(failing_sort) X(failing_heard) \
+    X(failing_heard_after) X(failing_lost) X(failing_blames) X(failing_look) \
+    X(failing_look_alone) X(failing_is_silent) X(failing_name) X(failing_named) \
+    X(failing_end_too) X(failing_is_late) X(failing_go_on) X(failing_help) X(failing_end) \
+    X(failing_end_in_step) X(failing_tell) X(failing_tell_all) X(held_adopt) X(failing_leave)
+/* clang-format on */
 
 typedef struct hly_failing_ops { /* those, or of a damaged copy */
     const char *name;            /* what is damaged */

@@ -100,22 +100,11 @@ const hly_explored_t hly_failing_calls = {
     .trace = 1024,
     .idles = true, /* a rank may look at its clock again and again */
     .tells = true,
-    .words = words,
-    .texts = texts,
-    .rows = rows,
-    .stories = stories,
-    .sound = &sound,
     .damaged = hly_damaged_verdict,
     .draws = 5,
     .draws_damaged = 20000,
     .drawn_name = "a call of 3 to 8 ranks",
     .drawn_may = "hof",
     .draw = call_world_draw,
-    .init = hly_call_world_init,
-    .copy = hly_call_world_copy,
-    .events = hly_call_world_events,
-    .apply = hly_call_world_apply,
-    .finish = hly_call_world_finish,
     .merge = hly_call_world_merge,
-    .hash = hly_call_world_hash,
-};
+    HLY_EXPLORED(hly_call_world)};
