@@ -222,7 +222,8 @@ uint64_t hly_call_world_hash(const void *world)
     uint64_t hash = hly_seen_mix(
         1, w->dead | (uint64_t)w->stopped << 8 | (uint64_t)w->was_stopped << 16 |
                (uint64_t)w->was_away << 24 | (uint64_t)w->wrong << 32 | (uint64_t)w->left << 40);
-    hash = w->dead | w->was_stopped | w->was_away ? hash : mix_bytes(hash, &w->best, 8);
+    hash =
+        w->dead | w->was_stopped | w->was_away ? hash : mix_bytes(hash, &w->best, sizeof w->best);
     for (uint32_t r = 0; r < w->limits.ranks; r++)
         sum += mix_bytes(hly_seen_mix(r, 1), &w->ranks[r],
                          w->ranks[r].has_fault ? sizeof w->ranks[r] : offsetof(hly_caller_t, held));

@@ -12,6 +12,8 @@
 
 #include "verdict_model.h"
 
+_Static_assert(sizeof(hly_held_t) == 56 && sizeof(hly_caller_t) == 96, "no other padding");
+
 #define NOW_NS     UINT64_C(1000000000000) /* always: other times are told from it */
 #define LATE_SHARE 8
 

@@ -37,7 +37,7 @@ typedef struct hly_case_limits { /* of what may go wrong */
 
 typedef struct hly_short { /* what of a verdict matters here; its lists are sets */
     uint8_t cause, words, of, stamp, present, gone;
-    int8_t rank, other;
+    int16_t rank, other;
 } hly_short_t;
 
 typedef struct hly_letter { /* a message under way */
@@ -51,6 +51,7 @@ typedef struct hly_held { /* what of a struct hly_fault matters here; times are 
     bool entered, slow, ready, final, after, hurry, clocked, probed, asked, overdue, answers;
     uint8_t looks, ballot, warned, voted, sets[HLY_FAILING_SETS];
     hly_short_t verdict, firm;
+    uint8_t padding[2];              /* 0: states are compared as bytes */
     uint64_t deadline_in, absent_in; /* UINT64_MAX: never */
 } hly_held_t;
 
@@ -60,6 +61,7 @@ typedef struct hly_caller { /* a rank */
     uint8_t phase, data, known, linked, explained;
     bool has_fault, outcome_known, broken, agreed, listens;
     hly_short_t broken_by, result;
+    uint8_t padding[2];
     uint64_t called_for; /* so long ago it has called */
     hly_held_t held;
 } hly_caller_t;

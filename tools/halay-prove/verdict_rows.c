@@ -8,7 +8,8 @@ static uint32_t call_world_draw(uint64_t *chance, uint8_t limits[])
     l->ranks = (uint8_t)(3 + hly_random_below(chance, hly_random_below(chance, 2) ? 6 : 3));
     l->die = (uint8_t)hly_random_below(chance, 3);
     l->stopped = (uint8_t)hly_random_below(chance, 2);
-    l->away = (uint8_t)hly_random_below(chance, l->die + l->stopped ? 2 : l->ranks - 1u);
+    const uint32_t most = l->die && l->stopped ? 1 : l->die + l->stopped ? 2 : l->ranks - 1u;
+    l->away = (uint8_t)hly_random_below(chance, most); /* with both others nobody can know */
     l->leave = (uint8_t)hly_random_below(chance, 2);
     l->wrong = (uint8_t)hly_random_below(chance, 3);
     l->words = (uint8_t)hly_random_below(chance, 2);
@@ -46,6 +47,7 @@ static const hly_row_t rows[] = {
     {"3 ranks, 2 die, 1 wrong, other words", HLY_ALWAYS},
     {"3 ranks, 1 leave, 1 away, other words, in order", HLY_SOUND},
     {"3 ranks, 1 stopped, in order", HLY_SOUND},
+    {"4 ranks, 1 wrong, in order", HLY_SOUND},
     {"3 ranks, 1 away, 1 wrong, in order", HLY_LONG},
     {"3 ranks, 1 stopped, 1 wrong, in order", HLY_LONG},
     {"3 ranks, 1 die, 1 away, 1 wrong, in order", HLY_LONG},

@@ -28,8 +28,8 @@ hly_short_t hly_shorten(const struct hly_verdict_wire *v)
                          .stamp = (uint8_t)v->stamp,
                          .present = set_of(v->present),
                          .gone = set_of(v->gone),
-                         .rank = (int8_t)v->rank,
-                         .other = (int8_t)v->other};
+                         .rank = (int16_t)v->rank,
+                         .other = (int16_t)v->other};
 }
 
 void hly_widen(struct hly_verdict_wire *v, const hly_short_t *s)
