@@ -52,6 +52,7 @@ static const hly_row_t rows[] = {
     {"3 ranks, 1 stopped, 1 wrong, in order", HLY_LONG},
     {"3 ranks, 1 die, 1 away, 1 wrong, in order", HLY_LONG},
     {"3 ranks, 1 die, 1 stopped, in order", HLY_LONG},
+    {"3 ranks, 1 stopped", HLY_LONG},
     {"4 ranks, 1 die, in order", HLY_LONG},
     {"4 ranks, 1 die, round a ring, in order", HLY_LONG},
     {NULL, HLY_LONG}};
