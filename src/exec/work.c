@@ -443,6 +443,18 @@ static const struct hly_send *overdue_work(const halay_request_t *r)
     return NULL;
 }
 
+/* Has its device stop the work by then. A device that does not is lost. */
+static void stop_until(const struct hly_send *work, uint64_t end_ns)
+{
+    struct hly_device *device = work->device;
+    const uint64_t now = hly_now_ns();
+    if (device->ops->stop(device->handle, (uint64_t)(uintptr_t)work,
+                          now < end_ns ? end_ns - now : 0))
+        device->runs_on = device->lost = true;
+    device->works--;
+    device->marks -= work->lane == HLY_LANE_MARK;
+}
+
 void hly_work_stop(halay_request_t *r)
 {
     halay_context_t *ctx = r->context;
@@ -453,12 +465,7 @@ void hly_work_stop(halay_request_t *r)
         next = l->next;
         if (work->kind != HLY_SEND_DEVICE)
             continue;
-        struct hly_device *device = work->device;
-        const uint64_t now = hly_now_ns();
-        if (device->ops->stop(device->handle, (uint64_t)(uintptr_t)work, now < end ? end - now : 0))
-            device->runs_on = device->lost = true;
-        device->works--;
-        device->marks -= work->lane == HLY_LANE_MARK;
+        stop_until(work, end);
         if (!work->lane)
             HLY_SAW(LEFT, r, work->step);
         hly_send_free(ctx, work);
@@ -470,12 +477,7 @@ void hly_work_local_stop(halay_context_t *ctx, struct hly_local *local)
     const uint64_t end = hly_now_ns() + TIMEOUT_NS;
     while (local->nflying) {
         struct hly_send *send = HLY_OF(local->flying.next, struct hly_send, link);
-        struct hly_device *device = send->device;
-        const uint64_t now = hly_now_ns();
-        if (device->ops->stop(device->handle, (uint64_t)(uintptr_t)send, now < end ? end - now : 0))
-            device->runs_on = device->lost = true;
-        device->works--;
-        device->marks -= send->lane == HLY_LANE_MARK;
+        stop_until(send, end);
         hly_link_remove(&send->link);
         hly_send_free(ctx, send);
         local->nflying--;

@@ -21,10 +21,9 @@
 #include "fault/call.h"
 #include "fault/stall.h"
 
-#define LATE_LOOKS 8 /* as HLY_LATE_LOOKS */
-#define ASK_SHARE  8 /* a coordinator sends ASK again after deadline / ASK_SHARE, but not */
-#define ASK_LEAST  20000000ull   /* more often than this, */
-#define ASK_MOST   1000000000ull /* and not less often than this */
+#define ASK_SHARE 8 /* a coordinator sends ASK again after deadline / ASK_SHARE, but not */
+#define ASK_LEAST 20000000ull   /* more often than this, */
+#define ASK_MOST  1000000000ull /* and not less often than this */
 
 static struct hly_survivors *survivors_of(halay_comm_t *comm)
 {
@@ -421,7 +420,7 @@ static void look_at(halay_comm_t *comm, struct hly_consensus *a, uint64_t now)
     if (a->is->leads && now >= a->ask_ns)
         ask(comm, a);
     a->looks += now >= a->deadline_ns;
-    if (a->looks < LATE_LOOKS)
+    if (a->looks < HLY_LATE_LOOKS)
         return;
     a->looks = 0;
     hly_agreement_late(a->is, SINK(comm, a, -1));

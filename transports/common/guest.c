@@ -242,8 +242,9 @@ static int hear(hly_meet_t *m, hly_meet_link_t *link)
         return rc;
     link->read = 0;
     link->state = LINK_GREETED;
-    if (hly_meet_now_ns() - link->since_ns > m->deadline_ns / 2)
-        link->peer->begun_ns = hly_meet_now_ns(); /* it was late: it has the time to answer again */
+    const uint64_t now = hly_meet_now_ns();
+    if (now - link->since_ns > m->deadline_ns / 2)
+        link->peer->begun_ns = now; /* it was late: it has the time to answer again */
     return m->closing ? -ENODATA : hly_meet_link_say(m, link, MEET_HELLO, 0);
 }
 
