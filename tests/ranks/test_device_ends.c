@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "device/device_builtin.h"
+#include "fated.h"
 #include "ranks.h"
 
 #define NRANKS   4
@@ -33,18 +34,7 @@ static const struct fate {
     {"stubborn", {.never = 3, .stubborn = true}, "may still change", true, false},
 };
 
-/* The first that is opened has the fate; its rank is the victim. */
-static _Thread_local bool is_victim;
-static atomic_int opened, victim;
-
-static int fated_open(void *arg, const char *isa, halay_device_t **device)
-{
-    struct hly_device_late_arg mine = *(const struct hly_device_late_arg *)arg;
-    is_victim = atomic_fetch_add(&opened, 1) == 0;
-    if (!is_victim)
-        mine.never = mine.fails = mine.breaks = 0;
-    return hly_device_late.open(&mine, isa, device);
-}
+static atomic_int victim;
 
 static void one(struct rank *r)
 {

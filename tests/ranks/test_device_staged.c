@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "device/device_builtin.h"
+#include "fated.h"
 #include "ranks.h"
 
 #define NRANKS   3
@@ -34,20 +35,9 @@ static struct trial {
     char text[NRANKS][512];
 } trial;
 
-/* The first device that is opened has the fate; its rank is the victim. */
-static _Thread_local bool is_victim;
 static _Thread_local uint32_t taken;     /* pieces of host memory, by this rank */
 static _Thread_local size_t taken_bytes; /* the largest */
-static atomic_int opened, victim;
-
-static int fated_open(void *arg, const char *isa, halay_device_t **device)
-{
-    struct hly_device_late_arg mine = *(const struct hly_device_late_arg *)arg;
-    is_victim = atomic_fetch_add(&opened, 1) == 0;
-    if (!is_victim)
-        mine.never = mine.fails = mine.breaks = 0;
-    return hly_device_late.open(&mine, isa, device);
-}
+static atomic_int victim;
 
 static int fated_alloc(halay_device_t *device, uint32_t place, size_t bytes, size_t alignment,
                        void **address)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "device/device_builtin.h"
+#include "fated.h"
 #include "group_double.h"
 #include "ranks.h"
 #include "reference.h"
@@ -222,17 +223,7 @@ static const struct trial {
     {"a rank is absent", ABSENT, 1, true, HALAY_ETIMEOUT},
 };
 
-static atomic_int opened, ended;
-static _Thread_local bool is_victim; /* the first to open its device */
-
-static int fated_open(void *arg, const char *isa, halay_device_t **device)
-{
-    struct hly_device_late_arg mine = *(const struct hly_device_late_arg *)arg;
-    is_victim = atomic_fetch_add(&opened, 1) == 0;
-    if (!is_victim)
-        mine.never = mine.fails = 0;
-    return hly_device_late.open(&mine, isa, device);
-}
+static atomic_int ended;
 
 static void ends(struct rank *r)
 {

@@ -10,6 +10,7 @@
 #include <halay/local.h>
 
 #include "device/device_builtin.h"
+#include "fated.h"
 #include "ranks.h"
 
 enum { CALLS = 20, COUNT = 3000, BYTES = COUNT * 4, HALF = COUNT / 2 };
@@ -146,18 +147,7 @@ static void odd(struct rank *r)
     drop(r, &b);
 }
 
-/* The device that is opened first has the fate; its rank is the victim. */
-static _Thread_local bool is_victim;
-static atomic_int opened, victim;
-
-static int fated_open(void *arg, const char *isa, halay_device_t **device)
-{
-    struct hly_device_late_arg mine = *(const struct hly_device_late_arg *)arg;
-    is_victim = atomic_fetch_add(&opened, 1) == 0;
-    if (!is_victim)
-        mine.never = mine.fails = 0;
-    return hly_device_late.open(&mine, isa, device);
-}
+static atomic_int victim;
 
 /* A rank's first move fails, or does not end: so does the call, on all ranks. */
 static const char *failure;
