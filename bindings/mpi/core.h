@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * core.h - MPI over halay.h: the objects of an MPI program, and the rules by which the two faces
+ * (the standard's ABI, and MPICH's) call what stands here. docs/decisions/mpi.md.
+ *
+ * MPI_Xxx_yyy is hly_mpi_xxx_yyy(), with the same parameters in the same order, in these types:
+ *   MPI_Comm, MPI_Datatype, ...    struct hly_mpi_comm *, ...; NULL: the null handle
+ *   their addresses                struct hly_mpi_comm **; NULL is written back as the null handle
+ *   arrays of requests             struct hly_mpi_request **, written back
+ *   int or MPI_Count count         int64_t
+ *   their addresses                int64_t *; what does not fit an int becomes MPI_UNDEFINED
+ *   const int[], const MPI_Count[], const MPI_Aint[] (counts, displacements) struct hly_mpi_ints
+ *   MPI_Aint, MPI_Offset           int64_t
+ *   MPI_Status *, []               struct hly_mpi_status *; NULL: ignored
+ *   functions of the program       hly_mpi_fn *, and its object keeps the face that calls it
+ *   all else                       as it is
+ * Numbers (MPI_ANY_SOURCE, MPI_UNDEFINED, error classes, ...) are those of the standard's ABI: the
+ * other face translates. Each returns MPI_SUCCESS or what hly_mpi_fail() returns.
+ */
+#ifndef HLY_MPI_CORE_H
+#define HLY_MPI_CORE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <halay/halay.h>
+
+typedef void hly_mpi_fn(void);
+
+/* ---------------------------------------------------------------- objects and handles */
+
+enum hly_mpi_kind {
+    HLY_MPI_COMM = 1,
+    HLY_MPI_GROUP,
+    HLY_MPI_TYPE,
+    HLY_MPI_OP,
+    HLY_MPI_REQUEST,
+    HLY_MPI_ERRHANDLER,
+    HLY_MPI_INFO,
+    HLY_MPI_MESSAGE,
+    HLY_MPI_WIN,
+    HLY_MPI_FILE,
+    HLY_MPI_SESSION,
+    HLY_MPI_KINDS
+};
+
+/* The first member of each object. A handle is a kind, a generation and an index, so that one which
+ * was freed, or is of another library, is recognised; 0: none. */
+struct hly_mpi_head {
+    uint32_t handle;
+    int32_t refs; /* users of the object: the program's handle is one */
+    const struct hly_mpi_face *face; /* whose program made it */
+};
+
+/* handle.c. hly_mpi_object_new() gives zeroed memory with one user; NULL: no memory. _release() ends one
+ * use, and frees the object with the last one, by `end` of its kind. */
+void *hly_mpi_object_new(enum hly_mpi_kind kind, size_t bytes);
+void *hly_mpi_object_of(enum hly_mpi_kind kind, uint32_t handle);
+void hly_mpi_object_hold(void *object);
+void hly_mpi_object_release(void *object);
+void hly_mpi_object_ends(enum hly_mpi_kind kind, void (*end)(void *object));
+
+/* The predefined object of a kind that stands for this number of the standard's ABI (0x101:
+ * MPI_COMM_WORLD). NULL: there is none. */
+void *hly_mpi_predefined(enum hly_mpi_kind kind, uint32_t number);
+/* Made predefined by the file that owns the kind, at MPI_Init or before. */
+void hly_mpi_predefine(enum hly_mpi_kind kind, uint32_t number, void *object);
+
+/* What a face does for a program of its own: it calls its functions with its handles. */
+struct hly_mpi_face {
+    const char *name; /* "MPI ABI 1.0", "MPICH ABI" */
+    void (*call_op)(hly_mpi_fn *fn, bool large, const void *in, void *inout, int64_t count,
+                    struct hly_mpi_type *type);
+    int (*call_copy)(hly_mpi_fn *fn, enum hly_mpi_kind kind, void *object, int keyval, void *extra,
+                     void *value, void *out, int *flag);
+    int (*call_delete)(hly_mpi_fn *fn, enum hly_mpi_kind kind, void *object, int keyval,
+                       void *value, void *extra);
+    void (*call_error)(hly_mpi_fn *fn, enum hly_mpi_kind kind, void *object, int *code);
+    int (*error_number)(int abi_class); /* of this face */
+};
+
+/* ---------------------------------------------------------------- arguments */
+
+struct hly_mpi_ints { /* an array of int, or of MPI_Count or MPI_Aint */
+    const void *at;
+    bool wide;
+};
+static inline int64_t hly_mpi_int(struct hly_mpi_ints ints, int64_t i)
+{
+    return ints.wide ? ((const int64_t *)ints.at)[i] : ((const int *)ints.at)[i];
+}
+
+struct hly_mpi_status {
+    int source, tag, error;
+    bool cancelled;
+    int64_t bytes; /* of the message */
+};
+
+/* ---------------------------------------------------------------- errors: error.c */
+
+/* Keeps the text for MPI_Error_string of this thread, and returns the class (MPI_ERR_*). */
+int hly_mpi_fail(int mpi_class, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same of a HALAY_E* code that a call on this communicator has returned, with its verdict's
+ * text; 0: MPI_SUCCESS. comm may be NULL. */
+int hly_mpi_result(int code, const struct hly_mpi_comm *comm, const char *function);
+
+/* ---------------------------------------------------------------- the job: job.c */
+
+struct hly_mpi_job {
+    halay_context_t *context; /* NULL: before MPI_Init, or after MPI_Finalize */
+    struct hly_mpi_comm *world, *self;
+    int initialized, finalized, thread_level;
+};
+extern struct hly_mpi_job hly_mpi_job;
+
+/* ---------------------------------------------------------------- datatypes: type.c, pack.c */
+
+/* A type's data as runs of bytes: `blocks` at the same place in each element. */
+struct hly_mpi_block {
+    int64_t offset, bytes;
+};
+struct hly_mpi_type {
+    struct hly_mpi_head head;
+    int64_t size;       /* bytes of data in an element */
+    int64_t lb, extent; /* and where the next one begins */
+    int64_t true_lb, true_extent;
+    bool committed, predefined;
+    bool dense; /* the data are one block of `size` bytes at lb 0, and the extent is the size */
+    int halay;  /* halay_type_t of all its data, if they are of one; -1: no such */
+    int64_t elements; /* of that type in one of this; also of basic types in it */
+    uint64_t signature; /* hash of the sequence of its basic types */
+    struct hly_mpi_made *made; /* how it was made: type.c */
+    struct hly_mpi_attributes *attributes;
+    char name[128];
+};
+
+/* Copies count elements to or from packed bytes [from, from + bytes). */
+void hly_mpi_pack_range(const void *buffer, int64_t count, const struct hly_mpi_type *type,
+                        int64_t from, int64_t bytes, void *packed);
+void hly_mpi_unpack_range(void *buffer, int64_t count, const struct hly_mpi_type *type,
+                          int64_t from, int64_t bytes, const void *packed);
+/* Is the type predefined or committed, and the count not negative? MPI_SUCCESS or the error. */
+int hly_mpi_check_data(const char *function, const void *buffer, int64_t count,
+                       const struct hly_mpi_type *type);
+
+/* ---------------------------------------------------------------- operations: op.c */
+
+struct hly_mpi_op {
+    struct hly_mpi_head head;
+    int halay; /* halay_op_t, of a predefined one; -1: it has none */
+    bool predefined, commutative, large;
+    hly_mpi_fn *fn;
+};
+/*
+ * The halay operation by which this one reduces elements of this type, as elements of *as, *each of
+ * them for one of the type. MPI_ERR_OP: it does not take the type. hly_mpi_op_done() after the call
+ * (it may free what was made for it).
+ */
+int hly_mpi_op_find(const char *function, struct hly_mpi_op *op, struct hly_mpi_type *type,
+                    halay_op_t *found, halay_type_t *as, int64_t *each);
+
+/* ---------------------------------------------------------------- communicators: comm.c, ... */
+
+struct hly_mpi_comm {
+    struct hly_mpi_head head;
+    halay_comm_t *halay; /* NULL: MPI_COMM_SELF without a job, or an intercommunicator's part */
+    int rank, size;
+    struct hly_mpi_group *group, *remote; /* remote: of an intercommunicator */
+    struct hly_mpi_errhandler *errhandler;
+    struct hly_mpi_attributes *attributes;
+    struct hly_mpi_topology *topology;
+    struct hly_mpi_info *info;
+    char name[128];
+};
+struct hly_mpi_group {
+    struct hly_mpi_head head;
+    int size, rank; /* rank of this process, or MPI_UNDEFINED */
+    int world[];    /* the ranks in MPI_COMM_WORLD */
+};
+int hly_mpi_check_comm(const char *function, const struct hly_mpi_comm *comm);
+
+/* ---------------------------------------------------------------- requests: request.c */
+
+enum hly_mpi_request_is { HLY_MPI_IS_CALL, HLY_MPI_IS_SEND, HLY_MPI_IS_RECV, HLY_MPI_IS_DONE };
+struct hly_mpi_request {
+    struct hly_mpi_head head;
+    enum hly_mpi_request_is is;
+    bool persistent, active;
+    halay_request_t *halay; /* NULL: it is done already */
+    struct hly_mpi_comm *comm;
+    const char *function; /* "MPI_Irecv", for messages */
+    struct hly_mpi_status status;
+    /* When it is done: unpacks, frees what the call needed. Called once. */
+    int (*then)(struct hly_mpi_request *request);
+    int (*start)(struct hly_mpi_request *request); /* of a persistent one */
+    void *kept; /* of then and start: freed with the request, by free() */
+};
+/* Waits for one that is not the program's (then frees it). */
+int hly_mpi_request_finish(struct hly_mpi_request *request, struct hly_mpi_status *status);
+
+#endif
