@@ -29,6 +29,15 @@
 
 typedef void hly_mpi_fn(void);
 
+struct hly_mpi_face;
+struct hly_mpi_comm;
+struct hly_mpi_type;
+struct hly_mpi_made;
+struct hly_mpi_attributes;
+struct hly_mpi_topology;
+struct hly_mpi_info;
+struct hly_mpi_errhandler;
+
 /* ---------------------------------------------------------------- objects and handles */
 
 enum hly_mpi_kind {
