@@ -27,6 +27,8 @@
 
 #include <halay/halay.h>
 
+#include "numbers.h"
+
 typedef void hly_mpi_fn(void);
 
 struct hly_mpi_face;
