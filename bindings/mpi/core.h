@@ -183,6 +183,7 @@ struct hly_mpi_comm {
     struct hly_mpi_attributes *attributes;
     struct hly_mpi_topology *topology;
     struct hly_mpi_info *info;
+    struct hly_mpi_tags *tags; /* of MPI_Comm_create_group: comm_group.c */
     char name[128];
 };
 struct hly_mpi_group {
@@ -190,7 +191,25 @@ struct hly_mpi_group {
     int size, rank; /* rank of this process, or MPI_UNDEFINED */
     int world[];    /* the ranks in MPI_COMM_WORLD */
 };
+/* Is it a communicator of this job? Before MPI_Init and after MPI_Finalize: MPI_ERR_OTHER. */
 int hly_mpi_check_comm(const char *function, const struct hly_mpi_comm *comm);
+
+struct hly_mpi_session {
+    struct hly_mpi_head head;
+    struct hly_mpi_errhandler *errhandler;
+    struct hly_mpi_info *info;
+};
+
+/* attribute.c. _copy(): those of an object's list whose copy functions want it, for its duplicate.
+ * _free(): calls the delete functions, the last attribute first. Both return what a function of
+ * the program has returned, or MPI_SUCCESS. */
+int hly_mpi_attributes_copy(enum hly_mpi_kind kind, void *from, struct hly_mpi_attributes *list,
+                            struct hly_mpi_attributes **copy);
+int hly_mpi_attributes_free(enum hly_mpi_kind kind, void *object, struct hly_mpi_attributes **list);
+
+/* Called once, by the first MPI_Init or MPI_Session_init: they make what is predefined. */
+int hly_mpi_types_open(void);
+int hly_mpi_ops_open(void);
 
 /* ---------------------------------------------------------------- requests: request.c */
 
@@ -200,12 +219,14 @@ struct hly_mpi_request {
     enum hly_mpi_request_is is;
     bool persistent, active;
     halay_request_t *halay; /* NULL: it is done already */
-    struct hly_mpi_comm *comm;
+    struct hly_mpi_comm *comm; /* held: released when the request is freed, after `halay` was */
     const char *function; /* "MPI_Irecv", for messages */
     struct hly_mpi_status status;
     /* When it is done: unpacks, frees what the call needed. Called once. */
     int (*then)(struct hly_mpi_request *request);
     int (*start)(struct hly_mpi_request *request); /* of a persistent one */
+    /* Or NULL: releases what then and start use (types, packed data), before the request is freed. */
+    void (*end)(struct hly_mpi_request *request);
     void *kept; /* of then and start: freed with the request, by free() */
 };
 /* Waits for one that is not the program's (then frees it). */
