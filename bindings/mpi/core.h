@@ -232,4 +232,7 @@ struct hly_mpi_request {
 /* Waits for one that is not the program's (then frees it). */
 int hly_mpi_request_finish(struct hly_mpi_request *request, struct hly_mpi_status *status);
 
+/* Prototypes of all hly_mpi_xxx_yyy() for MPI_Xxx_yyy: made by generate.py. */
+#include "calls.h"
+
 #endif
