@@ -123,6 +123,8 @@ struct hly_mpi_job {
     halay_context_t *context; /* NULL: before MPI_Init, or after MPI_Finalize */
     struct hly_mpi_comm *world, *self;
     int initialized, finalized, thread_level;
+    halay_comm_t *base; /* of all ranks, for the library's own calls */
+    int rank, size;     /* in it, which is as MPI_COMM_WORLD */
 };
 extern struct hly_mpi_job hly_mpi_job;
 
@@ -146,6 +148,14 @@ struct hly_mpi_type {
     struct hly_mpi_attributes *attributes;
     char name[128];
 };
+
+/* Hash of the sequence of basic types in count elements: equal for equal sequences, however made.
+ * Types that hold the same numbers are equal in it: type_shape.c. */
+uint64_t hly_mpi_signature(int64_t count, const struct hly_mpi_type *type);
+/* Has it data of MPI_BYTE or MPI_PACKED alone? Such data match all. */
+bool hly_mpi_type_untyped(const struct hly_mpi_type *type);
+/* A face says so of a type that one of the large-count constructors, MPI_Type_..._c, has made. */
+void hly_mpi_type_made_large(struct hly_mpi_type *type);
 
 /* Copies count elements to or from packed bytes [from, from + bytes). */
 void hly_mpi_pack_range(const void *buffer, int64_t count, const struct hly_mpi_type *type,
@@ -171,6 +181,8 @@ struct hly_mpi_op {
  */
 int hly_mpi_op_find(const char *function, struct hly_mpi_op *op, struct hly_mpi_type *type,
                     halay_op_t *found, halay_type_t *as, int64_t *each);
+/* Once for each hly_mpi_op_find() that has succeeded. */
+void hly_mpi_op_done(halay_op_t found);
 
 /* ---------------------------------------------------------------- communicators: comm.c, ... */
 
