@@ -61,12 +61,12 @@ enum hly_mpi_kind {
  * was freed, or is of another library, is recognised; 0: none. */
 struct hly_mpi_head {
     uint32_t handle;
-    int32_t refs; /* users of the object: the program's handle is one */
+    int32_t refs;                    /* users of the object: the program's handle is one */
     const struct hly_mpi_face *face; /* whose program made it */
 };
 
-/* handle.c. hly_mpi_object_new() gives zeroed memory with one user; NULL: no memory. _release() ends one
- * use, and frees the object with the last one, by `end` of its kind. */
+/* handle.c. hly_mpi_object_new() gives zeroed memory with one user; NULL: no memory. _release()
+ * ends one use, and frees the object with the last one, by `end` of its kind. */
 void *hly_mpi_object_new(enum hly_mpi_kind kind, size_t bytes);
 void *hly_mpi_object_of(enum hly_mpi_kind kind, uint32_t handle);
 void hly_mpi_object_hold(void *object);
@@ -142,8 +142,8 @@ struct hly_mpi_type {
     bool committed, predefined;
     bool dense; /* the data are one block of `size` bytes at lb 0, and the extent is the size */
     int halay;  /* halay_type_t of all its data, if they are of one; -1: no such */
-    int64_t elements; /* of that type in one of this; also of basic types in it */
-    uint64_t signature; /* hash of the sequence of its basic types */
+    int64_t elements;          /* of that type in one of this; also of basic types in it */
+    uint64_t signature;        /* hash of the sequence of its basic types */
     struct hly_mpi_made *made; /* how it was made: type.c */
     struct hly_mpi_attributes *attributes;
     char name[128];
@@ -195,7 +195,7 @@ struct hly_mpi_comm {
     struct hly_mpi_attributes *attributes;
     struct hly_mpi_topology *topology;
     struct hly_mpi_info *info;
-    struct hly_mpi_tags *tags; /* of MPI_Comm_create_group: comm_group.c */
+    struct hly_mpi_tags *tags; /* of MPI_Comm_create_group: comm_make.c */
     char name[128];
 };
 struct hly_mpi_group {
@@ -205,6 +205,9 @@ struct hly_mpi_group {
 };
 /* Is it a communicator of this job? Before MPI_Init and after MPI_Finalize: MPI_ERR_OTHER. */
 int hly_mpi_check_comm(const char *function, const struct hly_mpi_comm *comm);
+
+/* The value of MPI_LASTUSEDCODE: error.c. */
+int *hly_mpi_error_last_used(void);
 
 struct hly_mpi_session {
     struct hly_mpi_head head;
@@ -230,14 +233,15 @@ struct hly_mpi_request {
     struct hly_mpi_head head;
     enum hly_mpi_request_is is;
     bool persistent, active;
-    halay_request_t *halay; /* NULL: it is done already */
+    halay_request_t *halay;    /* NULL: it is done already */
     struct hly_mpi_comm *comm; /* held: released when the request is freed, after `halay` was */
-    const char *function; /* "MPI_Irecv", for messages */
+    const char *function;      /* "MPI_Irecv", for messages */
     struct hly_mpi_status status;
     /* When it is done: unpacks, frees what the call needed. Called once. */
     int (*then)(struct hly_mpi_request *request);
     int (*start)(struct hly_mpi_request *request); /* of a persistent one */
-    /* Or NULL: releases what then and start use (types, packed data), before the request is freed. */
+    /* Or NULL: releases what then and start use (types, packed data), before the request is freed.
+     */
     void (*end)(struct hly_mpi_request *request);
     void *kept; /* of then and start: freed with the request, by free() */
 };

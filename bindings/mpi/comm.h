@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm.h - what the files of the job, of communicators, groups, attributes and topologies share. */
+#ifndef HLY_MPI_COMM_H
+#define HLY_MPI_COMM_H
+
+#include "core.h"
+
+/* Tags of halay_comm_create_group() on the job's base communicator: the highest byte says who. */
+#define HLY_MPI_TAG_SELF  (1ull << 56)
+#define HLY_MPI_TAG_GROUP (2ull << 56)
+
+/* MPI_SUCCESS between MPI_Init and MPI_Finalize, or in a session; otherwise MPI_ERR_OTHER. */
+int hly_mpi_check_job(const char *function);
+
+/* Ends one use; takes NULL. */
+static inline void hly_mpi_drop(void *object)
+{
+    if (object)
+        hly_mpi_object_release(object);
+}
+
+/* ---------------------------------------------------------------- group.c */
+
+void hly_mpi_groups_open(void);
+/* Of these ranks of MPI_COMM_WORLD; without any: MPI_GROUP_EMPTY. NULL: no memory. */
+struct hly_mpi_group *hly_mpi_group_of(const int world[], int size);
+int hly_mpi_check_group(const char *function, const struct hly_mpi_group *group);
+/* The rank in `to` of each member of `from`, or MPI_UNDEFINED, in memory that the caller frees. */
+int hly_mpi_group_ranks(const char *function, const struct hly_mpi_group *from,
+                        const struct hly_mpi_group *to, int **ranks);
+
+/* ---------------------------------------------------------------- comm.c, comm_make.c */
+
+void hly_mpi_comms_open(void);
+/* Ends MPI_COMM_WORLD or MPI_COMM_SELF, whose memory stays: predefined objects are never freed. */
+void hly_mpi_comm_close(struct hly_mpi_comm *comm);
+/*
+ * Makes the object of a communicator. It takes over the group, and halay also if it fails. parent:
+ * whose error handler it inherits, or NULL.
+ */
+int hly_mpi_comm_make(const char *function, halay_comm_t *halay, struct hly_mpi_group *group,
+                      const struct hly_mpi_comm *parent, struct hly_mpi_comm **made);
+/* As MPI_Comm_split, without checks; a colour of -1 gives NULL. */
+int hly_mpi_comm_divide(const char *function, struct hly_mpi_comm *comm, int colour, int key,
+                        struct hly_mpi_comm **made);
+/* Without attributes, topology and info. */
+int hly_mpi_comm_copy(const char *function, struct hly_mpi_comm *comm, struct hly_mpi_comm **made);
+/* The next of the tags by which a list of ranks makes a communicator out of this one, again. */
+int hly_mpi_comm_tag(const char *function, struct hly_mpi_tags **tags, const void *list,
+                     size_t bytes, uint64_t tag, uint64_t *unique);
+void hly_mpi_comm_tags_free(struct hly_mpi_tags *tags);
+
+/* ---------------------------------------------------------------- topology.c */
+
+/* A block of memory: what stands behind `at` depends on the kind. */
+struct hly_mpi_topology {
+    int kind; /* MPI_CART, MPI_GRAPH, MPI_DIST_GRAPH */
+    size_t bytes;
+    /* CART: the dimensions. GRAPH: nodes, edges. DIST_GRAPH: neighbours in, out. */
+    int n, m;
+    bool weighted;
+    /* CART: dims, periods, coordinates. GRAPH: index, edges. DIST_GRAPH: sources, their weights,
+     * destinations, their weights. */
+    int at[];
+};
+struct hly_mpi_topology *hly_mpi_topology_copy(const struct hly_mpi_topology *topology);
+/* The neighbours from which and to which this rank's neighbourhood collectives go, in memory that
+ * the caller frees; MPI_PROC_NULL: none there. */
+int hly_mpi_neighbours(const char *function, const struct hly_mpi_comm *comm, int **in, int *nin,
+                       int **out, int *nout);
+
+#endif
