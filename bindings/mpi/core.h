@@ -32,6 +32,7 @@
 typedef void hly_mpi_fn(void);
 
 struct hly_mpi_face;
+struct hly_mpi_status;
 struct hly_mpi_comm;
 struct hly_mpi_type;
 struct hly_mpi_made;
@@ -90,6 +91,7 @@ struct hly_mpi_face {
                        void *value, void *extra);
     void (*call_error)(hly_mpi_fn *fn, enum hly_mpi_kind kind, void *object, int *code);
     int (*error_number)(int abi_class); /* of this face */
+    int (*call_query)(hly_mpi_fn *fn, void *extra, struct hly_mpi_status *status);
 };
 
 /* ---------------------------------------------------------------- arguments */

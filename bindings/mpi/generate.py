@@ -177,9 +177,9 @@ def calls(functions):
             lines.append(f"int {f.core()}({', '.join(p.core() for p in f.params) or 'void'});")
     structs = "".join(f"struct hly_mpi_{k};\n" for k in HANDLES)
     return (
-        "#ifndef HLY_MPI_CALLS_H\n#define HLY_MPI_CALLS_H\n\n#include <stdint.h>\n\n"
+        '#ifndef HLY_MPI_CALLS_H\n#define HLY_MPI_CALLS_H\n\n#include "core.h"\n\n'
         + structs
-        + "struct hly_mpi_status;\nstruct hly_mpi_ints;\n\n"
+        + "\n"
         + "\n".join(lines)
         + "\n\n#endif\n"
     )
