@@ -185,10 +185,252 @@ def calls(functions):
     )
 
 
+NARROW = ("count", "intaint")  # int in MPI_Xxx, 64 bits in MPI_Xxx_c
+COPIED = {"ranks": "rank", "distribs": "distribution", "dargs": "distribution"}
+
+
+class Wrapper:
+    """The text of one PMPI_Xxx(), by parts."""
+
+    def __init__(self, function):
+        self.f = function
+        self.scalars, self.arrays, self.arguments, self.after, self.freed = [], [], [], [], []
+        self.bad = False
+        self.where = None  # how face_raise() finds the error handler
+        self.names = {p.name: p for p in function.params}
+        for p in function.params:
+            self.add(p)
+
+    def length(self, p):
+        """The length of an array, before the call."""
+        if p.length in ("in", "out"):
+            comm = next(q.name for q in self.f.params if q.base == "comm")
+            neighbours = "true" if "neighbor" in self.f.name.lower() else "false"
+            return f"face_peers({comm}_, {neighbours}, {'true' if p.length == 'in' else 'false'})"
+        if p.length == "outcount":
+            return "incount"
+        return "0" if p.length == "none" else p.length
+
+    def add(self, p):
+        n = p.name
+        if p.base in HANDLES or p.base.rstrip("s") in HANDLES and p.length:
+            self.add_handles(p)
+        elif p.base in ("status", "statuses"):
+            self.add_status(p)
+        elif p.base in COPIED:
+            self.add_copied(p)
+        elif p.base in NUMBERS + ["ordering", "safety"]:
+            self.add_number(p)
+        elif p.mark and p.base in NARROW and not self.f.large:
+            start = f"{n} ? *{n} : 0" if p.mark == "&" else "0"
+            self.scalars.append(f"int64_t {n}_ = {start};")
+            self.arguments.append(f"{n} ? &{n}_ : NULL")
+            self.after.append(f"if ({n} && !rc)\n        *{n} = face_fit({n}_);")
+        elif p.types[2].startswith("int64_t *") or p.types[2] == "int64_t {}[]":
+            self.arguments.append(f"(int64_t *){n}")
+        elif p.types[2].startswith("struct hly_mpi_ints"):
+            wide = self.f.large or p.base in ("aints", "aintcs")
+            self.arguments.append(f"(struct hly_mpi_ints){{{n}, {'true' if wide else 'false'}}}")
+        elif p.base in ("in", "out"):
+            self.arguments.append(f"in_buffer({n})")
+        elif p.base.startswith("fn."):
+            self.arguments.append(f"in_copy_fn({n})" if "opy" in p.base else f"(hly_mpi_fn *){n}")
+        else:
+            self.arguments.append(n)
+            if p.base == "attribute":
+                keyval = next(q.name for q in self.f.params if q.base == "keyval")
+                self.after.append(f"if (!rc && *flag) {{\n        out_attribute({keyval}, {n});\n    }}")
+            elif p.kind == "integers>":
+                self.after.append(f"if (!rc) {{\n        out_integers(datatype_, {n}, max_integers);\n    }}")
+
+    def add_handles(self, p):
+        n, kind = p.name, p.base
+        if p.length:
+            self.add_handle_array(p)
+            return
+        struct = f"struct hly_mpi_{kind} *{n}_"
+        if p.mark == ">":
+            self.bad = True
+            self.scalars.append(f"{struct} = NULL;")
+            self.scalars.append(f"if (!{n})\n        bad = -2;")
+            self.arguments.append(f"&{n}_")
+            self.after.append(f"if (!rc)\n        *{n} = out_{kind}({n}_);")
+            if self.f.name.startswith("T_"):  # there a result may be left out
+                self.scalars.pop()
+                self.after[-1] = f"if (!rc && {n})\n        *{n} = out_{kind}({n}_);"
+            return
+        self.bad = True
+        if p.mark == "&":
+            self.scalars.append(f"{struct} = NULL;")
+            self.scalars.append(f"if ({n})\n        {n}_ = in_{kind}(*{n}, &bad);\n    else\n        bad = -2;")
+            self.arguments.append(f"&{n}_")
+            self.after.append(f"if (!bad)\n        *{n} = out_{kind}({n}_);")
+        else:
+            self.scalars.append(f"{struct} = in_{kind}({n}, &bad);")
+            self.arguments.append(f"{n}_")
+        if kind in ("comm", "win", "file", "session") and not self.where:
+            self.where = f"face_raise(HLY_MPI_{kind.upper()}, {n}_, rc)"
+        elif kind == "request" and p.mark == "&":
+            self.scalars.append(f"uint32_t where = face_where({n}_);")
+            self.where = "face_raise_at(where, rc)"
+
+    def add_handle_array(self, p):
+        n, kind = p.name, p.base.rstrip("s")
+        size = self.length(p)
+        self.bad = True
+        self.arrays.append(f"void *{n}_room[FACE_ROOM];")
+        if p.kind == "types>":
+            self.arrays.append(f"struct hly_mpi_type **{n}_ = face_types_out({size}, {n}_room, &bad);")
+            self.after.append(
+                f"for (int64_t i = 0; !rc && {n}_ && i < {size}; i++)\n        if ({n}_[i])\n"
+                f"            {n}[i] = out_type({n}_[i]);"
+            )
+        else:
+            given = n
+            if p.length == "out" and "sendbuf" in self.names:
+                given = f"in_buffer(sendbuf) == MPI_IN_PLACE ? NULL : {n}"
+            self.arrays.append(
+                f"struct hly_mpi_{kind} **{n}_ = face_{kind}s({given}, {size}, {n}_room, &bad);"
+            )
+            if kind == "request":
+                self.arrays.append(f"uint32_t where = face_where_first({n}_, {size});")
+                self.where = "face_raise_at(where, rc)"
+            if p.mark == "&":
+                self.after.append(
+                    f"for (int64_t i = 0; !bad && {n}_ && i < {size}; i++)\n"
+                    f"        {n}[i] = out_request({n}_[i]);"
+                )
+        self.arguments.append(f"{n}_")
+        self.freed.append(f"face_free({n}_, {n}_room);")
+
+    def add_status(self, p):
+        n = p.name
+        if p.base == "statuses":
+            self.bad = True
+            self.arrays.append(f"struct hly_mpi_status {n}_room[FACE_ROOM], *{n}_ = NULL;")
+            self.arrays.append(
+                f"if ({n} != FACE_STATUS_IGNORE)\n"
+                f"        {n}_ = face_array({self.length(p)}, sizeof *{n}_, {n}_room, &bad);"
+            )
+            self.arguments.append(f"{n}_")
+            done = " && *outcount > 0" if p.length == "outcount" else ""
+            done += " && *flag" if "flag" in self.names else ""
+            self.after.append(
+                f"if ({n}_ && (rc == MPI_ERR_IN_STATUS || (!rc{done})))\n        face_statuses_out("
+                f"{n}, {n}_, {'*outcount' if p.length == 'outcount' else p.length}, rc != MPI_SUCCESS);"
+            )
+            self.freed.append(f"face_free({n}_, {n}_room);")
+            return
+        if p.mark == ">":
+            self.scalars.append(f"struct hly_mpi_status {n}_ = {{MPI_ANY_SOURCE, MPI_ANY_TAG, 0, false, 0}};")
+            self.arguments.append(f"{n} == FACE_STATUS_IGNORE ? NULL : &{n}_")
+            done = " && (rc || *flag)" if "flag" in self.names else ""
+            self.after.append(
+                f"if ({n} != FACE_STATUS_IGNORE && face_single_status_is_set(rc){done})\n"
+                f"        out_status({n}, &{n}_);"
+            )
+            return
+        self.bad = True
+        self.scalars.append(f"struct hly_mpi_status {n}_ = {{0}};")
+        self.scalars.append(
+            f"if ({n} == NULL || {n} == FACE_STATUS_IGNORE)\n        bad = -3;\n    else\n"
+            f"        in_status({n}, &{n}_);"
+        )
+        self.arguments.append(f"&{n}_")
+        if p.mark == "&":
+            self.after.append(
+                f"if (!rc) {{\n        out_status({n}, &{n}_);\n"
+                f"        {n}->MPI_ERROR = out_error({n}_.error);\n    }}"
+            )
+
+    def add_number(self, p):
+        n, kind = p.name, p.base
+        if not p.mark:
+            self.arguments.append(f"in_{kind}({n})")
+        elif p.mark == ">":
+            self.arguments.append(f"(int *){n}" if kind == "ordering" else n)
+            self.after.append(f"if ({n} && !rc)\n        *{n} = out_{kind}(*{n});")
+        else:
+            self.scalars.append(f"int {n}_ = {n} ? in_{kind}(*{n}) : 0;")
+            self.arguments.append(f"{n} ? &{n}_ : NULL")
+            self.after.append(f"if ({n} && !rc)\n        *{n} = out_{kind}({n}_);")
+
+    def add_copied(self, p):
+        n, convert = p.name, COPIED[p.base]
+        if p.mark:
+            self.arguments.append(n)
+            self.after.append(
+                f"for (int i = 0; {n} && !rc && i < {p.length}; i++)\n        {n}[i] = out_{convert}({n}[i]);"
+            )
+            return
+        self.bad = True
+        self.arrays.append(f"int {n}_room[FACE_ROOM];")
+        self.arrays.append(f"int *{n}_ = face_ints({n}, {p.length}, in_{convert}, {n}_room, &bad);")
+        self.arguments.append(f"{n}_")
+        self.freed.append(f"face_free({n}_, {n}_room);")
+
+    def text(self, exists):
+        f = self.f
+        name = f.mpi()
+        lines = ["int bad = 0;"] if self.bad else []
+        if exists:
+            lines += self.scalars + self.arrays
+            call = f"{f.core()}({', '.join(self.arguments)})"
+            lines.append(f'int rc = LIKELY(!bad) ? {call} : face_bad("{name}", bad);' if self.bad else f"int rc = {call};")
+            lines += self.after + self.freed
+        else:
+            lines = ["static bool told;"]
+            where = self.where or ""
+            own = next((p for p in f.params if p.kind in ("comm", "win", "file", "session")), None)
+            if own:
+                lines += ["int bad = 0;", f"struct hly_mpi_{own.base} *{own.name}_ = in_{own.base}({own.name}, &bad);"]
+            self.where = where if own else None
+            lines.append(f'int rc = face_absent("{name}", &told);')
+        if f.name.startswith("T_"):
+            lines.append("return out_error(rc);")
+        else:
+            raised = self.where or "face_raise(HLY_MPI_COMM, NULL, rc)"
+            lines.append(f"return LIKELY(!rc) ? MPI_SUCCESS : {raised};")
+        return "    " + "\n    ".join(lines)
+
+
+def declaration(f):
+    """For wrappers.c, where functions of the program are of one type."""
+    texts = []
+    for p in f.params:
+        texts.append(f"hly_mpi_fn *{p.name}" if p.base.startswith("fn.") else p.declared(f.large))
+    return ", ".join(texts) or "void"
+
+
+def wrappers(functions, defined):
+    parts = ['\n#include "face.h"\n']
+    for f in functions:
+        if by_hand(f):
+            continue
+        name, arguments = f.mpi(), declaration(f)
+        parts.append(
+            f"\nFACE_API int P{name}({arguments});\n"
+            f"int P{name}({arguments})\n{{\n{Wrapper(f).text(f.core() in defined)}\n}}\n"
+            f'FACE_API int {name}({arguments}) __attribute__((weak, alias("P{name}")));\n'
+        )
+    return "".join(parts)
+
+
+def read_defined(files):
+    """Names that the C files define: int hly_mpi_xxx( in column 0, and no prototype."""
+    found = set()
+    for file in files:
+        with open(file, encoding="utf-8") as text:
+            found.update(re.findall(r"^int (hly_mpi_\w+)\([^;{]*\)\s*\{", text.read(), flags=re.M))
+    return found
+
+
 def main():
     folder = sys.argv[1]
     functions = read_functions()
     write(folder, "calls.h", "the functions of MPI, as core.h says; core.h includes it.", calls(functions))
+    defined = read_defined(sys.argv[2:])
+    write(folder, "wrappers.c", "what a program calls; face.h.", wrappers(functions, defined))
 
 
 if __name__ == "__main__":
