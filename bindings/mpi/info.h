@@ -14,5 +14,6 @@ struct hly_mpi_info {
     struct hly_mpi_pair *pairs;
 };
 extern struct hly_mpi_info hly_mpi_info_env; /* MPI_INFO_ENV */
+void hly_mpi_infos_open(void);
 
 #endif
