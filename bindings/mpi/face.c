@@ -234,6 +234,21 @@ const struct hly_mpi_face hly_mpi_this_face = {
     .call_query = call_query,
 };
 
+/* MPICH's programs are not of the standard's ABI: for them it has no version. */
+int hly_mpi_abi_get_version(int *abi_major, int *abi_minor)
+{
+#ifdef HLY_MPI_MPICH
+    const int version[2] = {-1, -1};
+#else
+    const int version[2] = {1, 0};
+#endif
+    if (!abi_major || !abi_minor)
+        return hly_mpi_fail(MPI_ERR_ARG, "MPI_Abi_get_version: the address of a result is NULL");
+    *abi_major = version[0];
+    *abi_minor = version[1];
+    return MPI_SUCCESS;
+}
+
 /* ---------------------------------------------------------------- what returns no error code */
 
 #define FACE_BOTH(result, Name, parameters)                                                        \
