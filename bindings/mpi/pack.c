@@ -231,8 +231,7 @@ bool hly_mpi_type_walk(const struct hly_mpi_type *type, uintptr_t buffer, int64_
 
 /* ---------------------------------------------------------------- calls of MPI */
 
-/* Is there room for `bytes` more at *position of `size`? */
-static int check_room(const char *function, const void *packed, int64_t size, int64_t bytes,
+int hly_mpi_pack_room(const char *function, const void *packed, int64_t size, int64_t bytes,
                       const int64_t *position)
 {
     if (!position || *position < 0 || size < 0)
@@ -258,7 +257,7 @@ int hly_mpi_pack(const void *inbuf, int64_t incount, struct hly_mpi_type *dataty
     if (rc)
         return rc;
     bytes = incount * datatype->size;
-    rc = check_room("MPI_Pack", outbuf, outsize, bytes, position);
+    rc = hly_mpi_pack_room("MPI_Pack", outbuf, outsize, bytes, position);
     if (rc)
         return rc;
     hly_mpi_pack_range(inbuf, incount, datatype, 0, bytes, (char *)outbuf + *position);
@@ -276,7 +275,7 @@ int hly_mpi_unpack(const void *inbuf, int64_t insize, int64_t *position, void *o
     if (rc)
         return rc;
     bytes = outcount * datatype->size;
-    rc = check_room("MPI_Unpack", inbuf, insize, bytes, position);
+    rc = hly_mpi_pack_room("MPI_Unpack", inbuf, insize, bytes, position);
     if (rc)
         return rc;
     hly_mpi_unpack_range(outbuf, outcount, datatype, 0, bytes, (const char *)inbuf + *position);

@@ -195,6 +195,10 @@ typedef bool hly_mpi_run_fn(void *arg, int basic, char *at, int64_t bytes);
 bool hly_mpi_type_walk(const struct hly_mpi_type *type, uintptr_t buffer, int64_t count,
                        hly_mpi_run_fn *fn, void *arg);
 
+/* Is there room for `bytes` more at *position of the `size` of a packed buffer? MPI_ERR_*. */
+int hly_mpi_pack_room(const char *function, const void *packed, int64_t size, int64_t bytes,
+                      const int64_t *position);
+
 /* ---------------------------------------------------------------- arithmetic of operations */
 
 /* op_kernels.c: dst[i] = left[i] op right[i], of packed elements of a named type. NULL: MPI does
