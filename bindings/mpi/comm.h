@@ -63,10 +63,15 @@ struct hly_mpi_topology {
      * destinations, their weights. */
     int at[];
 };
+struct hly_mpi_topology *hly_mpi_topology_new(int kind, int n, int m, size_t ints);
 struct hly_mpi_topology *hly_mpi_topology_copy(const struct hly_mpi_topology *topology);
-/* The neighbours from which and to which this rank's neighbourhood collectives go, in memory that
- * the caller frees; MPI_PROC_NULL: none there. */
-int hly_mpi_neighbours(const char *function, const struct hly_mpi_comm *comm, int **in, int *nin,
-                       int **out, int *nout);
+/* That of the communicator, if it is of this kind. */
+int hly_mpi_topology_of(const char *function, const struct hly_mpi_comm *comm, int kind,
+                        const struct hly_mpi_topology **topology);
+/* Makes the call fail on all ranks with the text of this error, which it returns. */
+int hly_mpi_topology_refuse(const char *function, struct hly_mpi_comm *comm, int rc);
+/* Makes a communicator of the first nnodes ranks, with this topology, which it takes over. */
+int hly_mpi_topology_attach(const char *function, struct hly_mpi_comm *comm, int nnodes,
+                            struct hly_mpi_topology *topology, struct hly_mpi_comm **made);
 
 #endif
