@@ -251,11 +251,6 @@ int hly_mpi_abi_get_version(int *abi_major, int *abi_minor)
 
 /* ---------------------------------------------------------------- what returns no error code */
 
-#define FACE_BOTH(result, Name, parameters)                                                        \
-    FACE_API result PMPI_##Name parameters;                                                        \
-    FACE_API result MPI_##Name parameters __attribute__((weak, alias("PMPI_" #Name)));             \
-    result PMPI_##Name parameters
-
 FACE_BOTH(double, Wtime, (void))
 {
     struct timespec now;

@@ -20,14 +20,19 @@ typedef void *MPI_T_enum, *MPI_T_cvar_handle, *MPI_T_pvar_handle, *MPI_T_pvar_se
     *MPI_T_event_registration, *MPI_T_event_instance;
 typedef int MPI_T_cb_safety, MPI_T_source_order;
 
+#define FACE_API  __attribute__((visibility("default")))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+/* A function by both its names. */
+#define FACE_BOTH(result, Name, parameters)                                                        \
+    FACE_API result PMPI_##Name parameters;                                                        \
+    FACE_API result MPI_##Name parameters __attribute__((weak, alias("PMPI_" #Name)));             \
+    result PMPI_##Name parameters
+
 #ifdef HLY_MPI_MPICH
 #include "face_mpich.h"
 #else
 #include "face_abi.h"
 #endif
-
-#define FACE_API  __attribute__((visibility("default")))
-#define LIKELY(x) __builtin_expect(!!(x), 1)
 
 /* ---------------------------------------------------------------- handles */
 

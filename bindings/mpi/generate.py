@@ -425,10 +425,81 @@ def read_defined(files):
     return found
 
 
+def read_constants():
+    """{class: [(name, value, MPICH's value or None, C type)]}"""
+    classes, rows = {}, None
+    with open(os.path.join(HERE, "constants.txt"), encoding="ascii") as lines:
+        for line in lines:
+            line = line.strip()
+            if line.startswith("["):
+                rows = classes.setdefault(line[1:-1], [])
+            elif line and not line.startswith("#"):
+                name, value, *rest = line.split(None, 3)
+                other = rest[0] if rest and rest[0] != "-" else None
+                rows.append((name, value, other, rest[1] if len(rest) > 1 else None))
+    return classes
+
+
+ENUMS = {"safety": "MPI_T_cb_safety", "ordering": "MPI_T_source_order"}
+
+
+def header(functions, classes):
+    enums, constants = [], []
+    for kind, rows in classes.items():
+        if kind in ENUMS:
+            members = ",\n".join(f"    MPI_{name} = {value}" for name, value, _, _ in rows)
+            enums.append(f"typedef enum {ENUMS[kind]} {{\n{members}\n}} {ENUMS[kind]};\n")
+            continue
+        for name, value, _, ctype in rows:
+            ctype = f"MPI_{HANDLES[kind]}" if kind in HANDLES else ctype
+            value = f"(({ctype}){value})" if ctype else f"({value})" if value.startswith("-") else value
+            constants.append(f"#define MPI_{name:30} {value}")
+        constants.append("")
+    prototypes = []
+    for prefix in ("", "P"):
+        prototypes += [f"{f.returns()} {prefix}{f.mpi()}({f.arguments()});" for f in functions]
+        prototypes.append("")
+    with open(os.path.join(HERE, "mpi.h.in"), encoding="ascii") as text:
+        text = text.read()
+    for name, lines in (("ENUMS", enums), ("CONSTANTS", constants), ("FUNCTIONS", prototypes)):
+        text = text.replace(f"@{name}@", "\n".join(lines))
+    return text
+
+
+def numbers(classes):
+    """Tables and functions that face_mpich.h uses."""
+    parts, every = [], []
+    for kind in HANDLES:
+        rows = [(int(v, 16), int(m, 16)) for _, v, m, _ in classes[kind] if m]
+        places = {(m & 0x7F) + (m >> 31 << 7): (m, v) for v, m in rows[1:]}  # the first is null
+        every += [(v, m) for v, m in rows[1:]]
+        parts.append(f"#define FACE_NULL_{kind} 0x{rows[0][1]:08x}u\n")
+        items = ", ".join(f"[0x{i:02x}] = {{0x{m:08x}u, 0x{v:03x}}}" for i, (m, v) in sorted(places.items()))
+        parts.append(f"static const struct face_number face_{kind}s_in[] = {{{items or '{0, 0}'}}};\n")
+    items = ", ".join(f"[0x{v:03x}] = 0x{m:08x}u" for v, m in sorted(every))
+    parts.append(f"static const uint32_t face_numbers_out[HLY_MPI_NUMBERS] = {{{items}}};\n")
+    kinds = [k for k in NUMBERS if k not in ("rank", "tag")] + ["safety", "ordering", "distribution"]
+    for kind in kinds:
+        rows = [(int(v, 0), int(m, 0)) for _, v, m, _ in classes[kind] if m]
+        bits = kind in ("amode", "assert")
+        for way, pairs in (("in", [(m, v) for v, m in rows]), ("out", rows)):
+            if bits:
+                body = "    return " + " | ".join(f"(n & {a} ? {b} : 0)" for a, b in pairs) + ";\n"
+            else:
+                cases = "".join(f"    case {a}:\n        return {b};\n" for a, b in pairs)
+                body = f"    switch (n) {{\n{cases}    default:\n        return face_other_{way}_{kind}(n);\n    }}\n"
+            parts.append(f"static inline int {way}_{kind}(int n)\n{{\n{body}}}\n")
+    return "\n" + "\n".join(parts)
+
+
 def main():
     folder = sys.argv[1]
     functions = read_functions()
     write(folder, "calls.h", "the functions of MPI, as core.h says; core.h includes it.", calls(functions))
+    classes = read_constants()
+    write(folder, "numbers.inc", "face_mpich.h includes it.", numbers(classes))
+    with open(os.path.join(folder, "mpi.h"), "w", encoding="ascii") as out:
+        out.write(header(functions, classes))
     defined = read_defined(sys.argv[2:])
     write(folder, "wrappers.c", "what a program calls; face.h.", wrappers(functions, defined))
 
