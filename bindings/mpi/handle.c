@@ -27,6 +27,7 @@ static struct {
     pthread_mutex_t lock;
     uint32_t slots;       /* made so far; slot 0 is never used */
     uint32_t first, last; /* of the free ones; 0: none */
+    uint32_t free;
     void (*end[HLY_MPI_KINDS])(void *object);
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER, .slots = 1};
 
@@ -38,14 +39,16 @@ static struct hly_mpi_slot *slot_at(uint32_t index)
 /* With the lock held. 0: no memory, or there are too many objects. */
 static uint32_t slot_take(void)
 {
+    bool full = table.slots >> HLY_MPI_INDEX_BITS;
     uint32_t index = table.first;
-    if (index) {
+    if (index && (table.free >= WAITING || full)) {
+        table.free--;
         table.first = slot_at(index)->next & INDEX_MASK;
         if (!table.first)
             table.last = 0;
         return index;
     }
-    if (table.slots >> HLY_MPI_INDEX_BITS)
+    if (full)
         return 0;
     struct hly_mpi_slot **page = &hly_mpi_pages[table.slots >> HLY_MPI_PAGE_BITS];
     if (!*page) {
@@ -115,6 +118,7 @@ void hly_mpi_object_release(void *object)
     else
         table.first = index;
     table.last = index;
+    table.free++;
     pthread_mutex_unlock(&table.lock);
     free(object);
 }
