@@ -21,8 +21,9 @@ void *hly_mpi_fixed[HLY_MPI_NUMBERS] = {
     [0x143] = &hly_mpi_errors_return,
 };
 
-/* Slots are used again in the order in which they were freed: so an old handle stays invalid as
- * long as possible. */
+/* Slots are used again in the order in which they were freed, and only if WAITING are free: so an
+ * old handle stays invalid until 63 * WAITING more objects were made. */
+#define WAITING 256
 static struct {
     pthread_mutex_t lock;
     uint32_t slots;       /* made so far; slot 0 is never used */
