@@ -127,15 +127,12 @@ struct hly_mpi_job {
     int initialized, finalized, thread_level;
     halay_comm_t *base; /* of all ranks, for the library's own calls */
     int rank, size;     /* in it, which is as MPI_COMM_WORLD */
+    struct hly_mpi_op_slots *op_slots; /* of the context: op_user.c */
 };
 extern struct hly_mpi_job hly_mpi_job;
 
 /* ---------------------------------------------------------------- datatypes: type.c, pack.c */
 
-/* A type's data as runs of bytes: `blocks` at the same place in each element. */
-struct hly_mpi_block {
-    int64_t offset, bytes;
-};
 struct hly_mpi_type {
     struct hly_mpi_head head;
     int64_t size;       /* bytes of data in an element */
@@ -227,6 +224,8 @@ int hly_mpi_attributes_free(enum hly_mpi_kind kind, void *object, struct hly_mpi
 /* Called once, by the first MPI_Init or MPI_Session_init: they make what is predefined. */
 int hly_mpi_types_open(void);
 int hly_mpi_ops_open(void);
+/* Before the context ends: frees the operations that were made for it. */
+void hly_mpi_ops_leave(void);
 
 /* ---------------------------------------------------------------- requests: request.c */
 
