@@ -127,7 +127,7 @@ static const char *const texts[] = {
 };
 #define CLASSES ((int)(sizeof texts / sizeof texts[0]))
 
-/* Of MPI_T, from 1001 on. */
+/* Those of MPI_T begin at 1001. */
 static const char *const tool_texts[] = {
     "MPI_T_ERR_CANNOT_INIT: MPI_T cannot be initialized",
     "MPI_T_ERR_NOT_ACCESSIBLE: it cannot be accessed now",
@@ -140,8 +140,8 @@ static const char *const tool_texts[] = {
     "MPI_T_ERR_INVALID_SESSION: a session is not valid",
     "MPI_T_ERR_INVALID_HANDLE: a handle is not valid",
     "MPI_T_ERR_INVALID_NAME: there is no such name",
-    "MPI_T_ERR_OUT_OF_HANDLES: there are no more handles",
-    "MPI_T_ERR_OUT_OF_SESSIONS: there are no more sessions",
+    "MPI_T_ERR_OUT_OF_HANDLES: all handles are in use",
+    "MPI_T_ERR_OUT_OF_SESSIONS: all sessions are in use",
     "MPI_T_ERR_CVAR_SET_NOT_NOW: the variable cannot be set now",
     "MPI_T_ERR_CVAR_SET_NEVER: the variable cannot be set",
     "MPI_T_ERR_PVAR_NO_WRITE: the variable cannot be written",

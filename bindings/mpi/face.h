@@ -124,7 +124,7 @@ int face_bad(const char *function, int bad);
 /* Calls the error handler, and returns the code in the program's numbers. */
 int face_raise(enum hly_mpi_kind kind, void *object, int code);
 int face_raise_at(uint32_t comm, int code);
-/* Of a function that there is not. It says so once. */
+/* The error of a function that this library does not have. It says so once. */
 int face_absent(const char *function, bool *told);
 
 #endif

@@ -9,7 +9,7 @@
 
 void out_attribute(int keyval, void *value)
 {
-    /* The numbers themselves never change but for the last used code, which only grows. */
+    /* The numbers themselves never change, except for the last used code, which only grows. */
     static int io, host, last_used, flavor, model;
     static const int flavors[] = {1, 2, 3, 4},
                      models[] = {2, 1}; /* of MPI_WIN_FLAVOR_CREATE, ... */
