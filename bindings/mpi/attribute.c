@@ -103,14 +103,15 @@ static void keyval_drop(struct keyval *keyval)
     free(keyval);
 }
 
-/* With the lock. NULL: there is none of this number that the program has not freed. */
+/* With the lock. One that the program has freed stays until its last attribute goes, since the
+ * program may still delete those. NULL: there is none of this number. */
 static struct keyval *keyval_of(enum hly_mpi_kind kind, int number)
 {
     const int place = (number - FIRST) % ROOM;
     if (number < FIRST || place >= table.n || !table.at[place])
         return NULL;
     struct keyval *keyval = table.at[place];
-    return keyval->number == number && keyval->kind == kind && !keyval->freed ? keyval : NULL;
+    return keyval->number == number && keyval->kind == kind ? keyval : NULL;
 }
 
 static int unknown(const char *function, int number)
@@ -127,8 +128,10 @@ static int keyval_free(const char *function, enum hly_mpi_kind kind, int *number
         return rc;
     pthread_mutex_lock(&lock);
     struct keyval *keyval = keyval_of(kind, *number);
+    if (keyval && keyval->freed)
+        keyval = NULL;
     if (keyval) {
-        keyval->freed = true; /* attributes keep it until they go */
+        keyval->freed = true;
         keyval_drop(keyval);
     }
     pthread_mutex_unlock(&lock);
