@@ -8,6 +8,7 @@
 /* Tags of halay_comm_create_group() on the job's base communicator: the highest byte says who. */
 #define HLY_MPI_TAG_SELF  (1ull << 56)
 #define HLY_MPI_TAG_GROUP (2ull << 56)
+#define HLY_MPI_TAG_INTER (3ull << 56)
 
 /* MPI_SUCCESS between MPI_Init and MPI_Finalize, or in a session; otherwise MPI_ERR_OTHER. */
 int hly_mpi_check_job(const char *function);
@@ -49,6 +50,21 @@ int hly_mpi_comm_copy(const char *function, struct hly_mpi_comm *comm, struct hl
 int hly_mpi_comm_tag(const char *function, struct hly_mpi_tags **tags, const void *list,
                      size_t bytes, uint64_t tag, uint64_t *unique);
 void hly_mpi_comm_tags_free(struct hly_mpi_tags *tags);
+
+/* ---------------------------------------------------------------- comm_inter.c */
+
+/* As hly_mpi_comm_make(), of both groups, of which the one with `local_first` comes first. */
+int hly_mpi_inter_make(const char *function, halay_comm_t *halay, struct hly_mpi_group *local,
+                       struct hly_mpi_group *remote, bool local_is_first,
+                       const struct hly_mpi_comm *parent, struct hly_mpi_comm **made);
+/* As hly_mpi_comm_divide(): a part of both groups for each colour. */
+int hly_mpi_inter_divide(const char *function, struct hly_mpi_comm *comm, int colour, int key,
+                         struct hly_mpi_comm **made);
+/* How many ranks the communicator's `halay` has. */
+static inline int hly_mpi_span(const struct hly_mpi_comm *comm)
+{
+    return comm->size + (comm->remote ? comm->remote->size : 0);
+}
 
 /* ---------------------------------------------------------------- topology.c */
 

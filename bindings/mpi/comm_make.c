@@ -24,7 +24,11 @@ int hly_mpi_comm_copy(const char *function, struct hly_mpi_comm *comm, struct hl
     if (code)
         return hly_mpi_result(code, comm, function);
     hly_mpi_object_hold(comm->group);
-    return hly_mpi_comm_make(function, halay, comm->group, comm, made);
+    if (!comm->remote)
+        return hly_mpi_comm_make(function, halay, comm->group, comm, made);
+    hly_mpi_object_hold(comm->remote);
+    return hly_mpi_inter_make(function, halay, comm->group, comm->remote, !comm->local_first, comm,
+                              made);
 }
 
 /* info: of the new one; its keys are kept as MPI_Comm_set_info keeps them. */
@@ -32,7 +36,7 @@ static int duplicate(const char *function, struct hly_mpi_comm *comm, struct hly
                      struct hly_mpi_comm **newcomm)
 {
     struct hly_mpi_comm *made = NULL;
-    int rc = check_intra(function, comm);
+    int rc = hly_mpi_check_comm(function, comm);
     if (!rc)
         rc = hly_mpi_comm_copy(function, comm, &made);
     if (rc)
@@ -106,6 +110,8 @@ int hly_mpi_comm_divide(const char *function, struct hly_mpi_comm *comm, int col
                         struct hly_mpi_comm **made)
 {
     halay_comm_t *halay = NULL;
+    if (comm->remote)
+        return hly_mpi_inter_divide(function, comm, colour, key, made);
     int size = 0, code = halay_comm_split(comm->halay, colour, key, &halay);
     if (code)
         return hly_mpi_result(code, comm, function);
@@ -128,7 +134,7 @@ int hly_mpi_comm_divide(const char *function, struct hly_mpi_comm *comm, int col
 
 int hly_mpi_comm_split(struct hly_mpi_comm *comm, int color, int key, struct hly_mpi_comm **newcomm)
 {
-    const int rc = check_intra("MPI_Comm_split", comm);
+    const int rc = hly_mpi_check_comm("MPI_Comm_split", comm);
     if (rc)
         return rc;
     if (color < 0 && color != MPI_UNDEFINED)
@@ -200,7 +206,7 @@ static int members(const char *function, const struct hly_mpi_comm *comm,
 int hly_mpi_comm_create(struct hly_mpi_comm *comm, struct hly_mpi_group *group,
                         struct hly_mpi_comm **newcomm)
 {
-    int *ranks, rc = check_intra("MPI_Comm_create", comm);
+    int *ranks, rc = hly_mpi_check_comm("MPI_Comm_create", comm);
     if (!rc)
         rc = hly_mpi_check_group("MPI_Comm_create", group);
     if (!rc)
@@ -208,7 +214,11 @@ int hly_mpi_comm_create(struct hly_mpi_comm *comm, struct hly_mpi_group *group,
     if (rc)
         return rc;
     const bool member = group->rank != MPI_UNDEFINED;
-    rc = hly_mpi_comm_divide("MPI_Comm_create", comm, member ? ranks[0] : -1,
+    /* In an intercommunicator each group's part meets the other's. */
+    rc = hly_mpi_comm_divide("MPI_Comm_create", comm,
+                             !member        ? -1
+                             : comm->remote ? 0
+                                            : ranks[0],
                              member ? group->rank : 0, newcomm);
     free(ranks);
     return rc;

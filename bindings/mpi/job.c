@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "comm.h"
@@ -249,9 +250,13 @@ int hly_mpi_query_thread(int *provided)
 int hly_mpi_abort(struct hly_mpi_comm *comm, int errorcode)
 {
     const char *name = comm && comm->name[0] ? comm->name : "a communicator";
+    const struct timespec pause = {.tv_nsec = 500000000};
     fflush(NULL);
     fprintf(stderr, "MPI_Abort: rank %d has ended the job, with code %d, on %s\n", hly_mpi_job.rank,
             errorcode, name);
+    /* The launcher reports the first rank that ends: one that has only seen another's end waits. */
+    if (errorcode == MPI_ERR_PROC_ABORTED)
+        nanosleep(&pause, NULL);
     _exit(errorcode & 0xff ? errorcode & 0xff : 1);
 }
 
