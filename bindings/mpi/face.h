@@ -37,14 +37,15 @@ typedef int MPI_T_cb_safety, MPI_T_source_order;
 /* ---------------------------------------------------------------- handles */
 
 /* *bad becomes the kind of a handle that is none. The null handle is no object, and not bad. */
-static inline void *face_object(enum hly_mpi_kind kind, uintptr_t null, uintptr_t last,
-                                uintptr_t value, int *bad)
+static inline __attribute__((always_inline)) void *face_object(enum hly_mpi_kind kind,
+                                                               uintptr_t null, uintptr_t last,
+                                                               uintptr_t value, int *bad)
 {
     void *object = NULL;
-    if (value == null)
-        return NULL;
-    if (value > null && value <= last)
+    if (LIKELY(value - null - 1 < last - null))
         object = __atomic_load_n(&hly_mpi_fixed[value], __ATOMIC_ACQUIRE);
+    else if (value == null)
+        return NULL;
     else if (value <= UINT32_MAX)
         object = hly_mpi_handle_object(kind, (uint32_t)value);
     if (!LIKELY(object))

@@ -136,6 +136,12 @@ int hly_mpi_free_mem(void *base)
     return MPI_SUCCESS;
 }
 
+/* The library knows nothing of the hardware that MPI has keys for: so there are none. */
+int hly_mpi_get_hw_resource_info(struct hly_mpi_info **hw_info)
+{
+    return hly_mpi_info_create(hw_info);
+}
+
 /* ---------------------------------------------------------------- members of a status */
 
 int hly_mpi_status_get_source(const struct hly_mpi_status *status, int *source)
