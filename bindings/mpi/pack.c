@@ -15,12 +15,25 @@ struct copy {
     bool pack;
 };
 
+/* With constants: one load and store, where a call of memcpy would cost more. */
+static inline void move_bytes(char *to, const char *from, int64_t bytes)
+{
+    if (bytes == 8)
+        memcpy(to, from, 8);
+    else if (bytes == 4)
+        memcpy(to, from, 4);
+    else if (bytes == 16)
+        memcpy(to, from, 16);
+    else
+        memcpy(to, from, (size_t)bytes);
+}
+
 static inline void move(struct copy *copy, uintptr_t at, int64_t bytes)
 {
     if (copy->pack)
-        memcpy(copy->packed, (const void *)at, (size_t)bytes);
+        move_bytes(copy->packed, (const char *)at, bytes);
     else
-        memcpy((void *)at, copy->packed, (size_t)bytes);
+        move_bytes((char *)at, copy->packed, bytes);
     copy->packed += bytes;
 }
 
@@ -59,6 +72,9 @@ static void move_many(struct copy *copy, uintptr_t at, int64_t n, int64_t stride
         break;
     case 16:
         move_strided(copy, at, n, stride, 16);
+        break;
+    case 24:
+        move_strided(copy, at, n, stride, 24);
         break;
     case 32:
         move_strided(copy, at, n, stride, 32);
