@@ -105,17 +105,7 @@ static uint16_t narrow(float number)
     KERNEL(bor_##type, type, a | b)                                                                \
     KERNEL(bxor_##type, type, a ^ b)
 
-INTEGER_KERNELS(i8, uint32_t)
-INTEGER_KERNELS(u8, uint32_t)
-INTEGER_KERNELS(i16, uint32_t)
-INTEGER_KERNELS(u16, uint32_t)
-INTEGER_KERNELS(i32, uint32_t)
-INTEGER_KERNELS(u32, uint32_t)
-INTEGER_KERNELS(i64, uint64_t)
-INTEGER_KERNELS(u64, uint64_t)
-INTEGER_KERNELS(i128, unsigned __int128)
-
-/* Is b the result of the least (or, with a and b exchanged, the greatest)? */
+/* -0 is below +0. */
 #define NEGATIVE(a)     (__builtin_signbit((double)(a)) != 0)
 #define BELOW(a, b)     ((a) < (b) || ((a) == (b) && NEGATIVE(a) && !NEGATIVE(b)))
 #define NOT_A_NUMBER(a) ((a) != (a))
@@ -132,6 +122,15 @@ INTEGER_KERNELS(i128, unsigned __int128)
            : BELOW(a, b)                      ? b                                                  \
                                               : a)
 
+INTEGER_KERNELS(i8, uint32_t)
+INTEGER_KERNELS(u8, uint32_t)
+INTEGER_KERNELS(i16, uint32_t)
+INTEGER_KERNELS(u16, uint32_t)
+INTEGER_KERNELS(i32, uint32_t)
+INTEGER_KERNELS(u32, uint32_t)
+INTEGER_KERNELS(i64, uint64_t)
+INTEGER_KERNELS(u64, uint64_t)
+INTEGER_KERNELS(i128, unsigned __int128)
 FLOAT_KERNELS(f32)
 FLOAT_KERNELS(f64)
 FLOAT_KERNELS(flong)

@@ -46,7 +46,7 @@ struct hly_mpi_op_slots {
     struct slot *slots[SLOTS];
 };
 
-/* Guards hly_mpi_job.op_slots and the slots, but for what a call under way reads. */
+/* Guards hly_mpi_job.op_slots and the slots, except for what a call under way reads. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---------------------------------------------------------------- what Halay calls */

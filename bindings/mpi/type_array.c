@@ -157,7 +157,7 @@ static int distribution_shape(const struct distribution *dist, const struct hly_
         whole++;
         rest = 0;
     }
-    /* Where there is one block alone, its distance from the next one is of no use. */
+    /* One block alone has no distance to the next one, which might not fit 64 bits. */
     rc = hly_mpi_shape_repeat(of, whole ? dist->block : 0, stride, &block);
     if (rc)
         return rc;
