@@ -28,7 +28,14 @@ HANDLES = {
     "file": "File",
     "session": "Session",
 }
-TOOLS = ("enum", "cvar_handle", "pvar_handle", "pvar_session", "event_registration", "event_instance")
+TOOLS = (
+    "enum",
+    "cvar_handle",
+    "pvar_handle",
+    "pvar_session",
+    "event_registration",
+    "event_instance",
+)
 
 # kind: its C type in MPI_Xxx, in MPI_Xxx_c (None: the same), in hly_mpi_xxx; {}: the name
 KINDS = {
@@ -76,11 +83,10 @@ KINDS = {
     "ordering>": ("MPI_T_source_order *{}", None, "int *{}"),
     "double": ("double {}", None, "double {}"),
 }
-# Kinds of int with numbers that differ between the ABIs: a class of constants.txt, or code of face.h.
-NUMBERS = (
-    "rank tag error keyval thread compare combiner topo split lock whence amode assert typeclass order "
-    "verbosity bind scope pvarclass"
-).split()
+# Kinds of int with numbers that differ between the ABIs: classes of constants.txt.
+NUMBERS = ["rank", "tag", "error", "keyval", "thread", "compare", "combiner", "topo", "split"]
+NUMBERS += ["lock", "whence", "amode", "assert", "typeclass", "order"]
+NUMBERS += ["verbosity", "bind", "scope", "pvarclass"]
 for kind in NUMBERS:
     KINDS[kind] = ("int {}", None, "int {}")
     KINDS[kind + ">"] = KINDS[kind + "&"] = ("int *{}", None, "int *{}")
@@ -90,9 +96,17 @@ for kind in ("ranks", "weights", "integers"):
     KINDS[kind + ">"] = ("int {}[]", None, "int {}[]")
 for kind, name in HANDLES.items():
     KINDS[kind] = (f"MPI_{name} {{}}", None, f"struct hly_mpi_{kind} *{{}}")
-    KINDS[kind + ">"] = KINDS[kind + "&"] = (f"MPI_{name} *{{}}", None, f"struct hly_mpi_{kind} **{{}}")
+    KINDS[kind + ">"] = KINDS[kind + "&"] = (
+        f"MPI_{name} *{{}}",
+        None,
+        f"struct hly_mpi_{kind} **{{}}",
+    )
     KINDS[kind + "s"] = (f"const MPI_{name} {{}}[]", None, f"struct hly_mpi_{kind} *const {{}}[]")
-    KINDS[kind + "s>"] = KINDS[kind + "s&"] = (f"MPI_{name} {{}}[]", None, f"struct hly_mpi_{kind} *{{}}[]")
+    KINDS[kind + "s>"] = KINDS[kind + "s&"] = (
+        f"MPI_{name} {{}}[]",
+        None,
+        f"struct hly_mpi_{kind} *{{}}[]",
+    )
 for name in TOOLS:
     KINDS["T_" + name] = (f"MPI_T_{name} {{}}", None, "void *{}")
     KINDS["T_" + name + ">"] = (f"MPI_T_{name} *{{}}", None, "void **{}")
@@ -117,8 +131,8 @@ class Param:
         else:
             raise SystemExit(f"functions.txt: {text}: no such kind")
 
-    def declared(self, large, name=None):
-        return (self.types[1] if large and self.types[1] else self.types[0]).format(name or self.name)
+    def declared(self, large):
+        return (self.types[1] if large and self.types[1] else self.types[0]).format(self.name)
 
     def core(self):
         return self.types[2].format(self.name)
@@ -128,7 +142,8 @@ class Function:
     """One of MPI_Name and MPI_Name_c (large)."""
 
     def __init__(self, name, params, result, large, dots):
-        self.name, self.params, self.result, self.large, self.dots = name, params, result, large, dots
+        self.name, self.params, self.result = name, params, result
+        self.large, self.dots = large, dots
 
     def mpi(self):
         return "MPI_" + self.name + ("_c" if self.large else "")
@@ -161,7 +176,8 @@ def read_functions():
 
 def write(folder, name, comment, text):
     with open(os.path.join(folder, name), "w", encoding="ascii") as out:
-        out.write(f"/* SPDX-License-Identifier: Apache-2.0 */\n/* {name} - {comment} Made by generate.py. */\n{text}")
+        out.write("/* SPDX-License-Identifier: Apache-2.0 */\n")
+        out.write(f"/* {name} - {comment} Made by generate.py. */\n{text}")
 
 
 def by_hand(function):
@@ -213,13 +229,13 @@ class Wrapper:
 
     def add(self, p):
         n = p.name
-        if p.base in HANDLES or p.base.rstrip("s") in HANDLES and p.length:
+        if p.base in HANDLES or (p.base.rstrip("s") in HANDLES and p.length):
             self.add_handles(p)
         elif p.base in ("status", "statuses"):
             self.add_status(p)
         elif p.base in COPIED:
             self.add_copied(p)
-        elif p.base in NUMBERS + ["ordering", "safety"]:
+        elif p.base in [*NUMBERS, "ordering", "safety"]:
             self.add_number(p)
         elif p.mark and p.base in NARROW and not self.f.large:
             start = f"{n} ? *{n} : 0" if p.mark == "&" else "0"
@@ -239,9 +255,13 @@ class Wrapper:
             self.arguments.append(n)
             if p.base == "attribute":
                 keyval = next(q.name for q in self.f.params if q.base == "keyval")
-                self.after.append(f"if (!rc && *flag) {{\n        out_attribute({keyval}, {n});\n    }}")
+                self.after.append(
+                    f"if (!rc && *flag) {{\n        out_attribute({keyval}, {n});\n    }}"
+                )
             elif p.kind == "integers>":
-                self.after.append(f"if (!rc) {{\n        out_integers(datatype_, {n}, max_integers);\n    }}")
+                self.after.append(
+                    f"if (!rc) {{\n        out_integers(datatype_, {n}, max_integers);\n    }}"
+                )
 
     def add_handles(self, p):
         n, kind = p.name, p.base
@@ -262,7 +282,9 @@ class Wrapper:
         self.bad = True
         if p.mark == "&":
             self.scalars.append(f"{struct} = NULL;")
-            self.scalars.append(f"if ({n})\n        {n}_ = in_{kind}(*{n}, &bad);\n    else\n        bad = -2;")
+            self.scalars.append(
+                f"if ({n})\n        {n}_ = in_{kind}(*{n}, &bad);\n    else\n        bad = -2;"
+            )
             self.arguments.append(f"&{n}_")
             self.after.append(f"if (!bad)\n        *{n} = out_{kind}({n}_);")
         else:
@@ -280,7 +302,9 @@ class Wrapper:
         self.bad = True
         self.arrays.append(f"void *{n}_room[FACE_ROOM];")
         if p.kind == "types>":
-            self.arrays.append(f"struct hly_mpi_type **{n}_ = face_types_out({size}, {n}_room, &bad);")
+            self.arrays.append(
+                f"struct hly_mpi_type **{n}_ = face_types_out({size}, {n}_room, &bad);"
+            )
             self.after.append(
                 f"for (int64_t i = 0; !rc && {n}_ && i < {size}; i++)\n        if ({n}_[i])\n"
                 f"            {n}[i] = out_type({n}_[i]);"
@@ -315,14 +339,16 @@ class Wrapper:
             self.arguments.append(f"{n}_")
             done = " && *outcount > 0" if p.length == "outcount" else ""
             done += " && *flag" if "flag" in self.names else ""
+            count = "*outcount" if p.length == "outcount" else p.length
             self.after.append(
-                f"if ({n}_ && (rc == MPI_ERR_IN_STATUS || (!rc{done})))\n        face_statuses_out("
-                f"{n}, {n}_, {'*outcount' if p.length == 'outcount' else p.length}, rc != MPI_SUCCESS);"
+                f"if ({n}_ && (rc == MPI_ERR_IN_STATUS || (!rc{done})))\n"
+                f"        face_statuses_out({n}, {n}_, {count}, rc != MPI_SUCCESS);"
             )
             self.freed.append(f"face_free({n}_, {n}_room);")
             return
         if p.mark == ">":
-            self.scalars.append(f"struct hly_mpi_status {n}_ = {{MPI_ANY_SOURCE, MPI_ANY_TAG, 0, false, 0}};")
+            empty = "MPI_ANY_SOURCE, MPI_ANY_TAG, 0, false, 0"
+            self.scalars.append(f"struct hly_mpi_status {n}_ = {{{empty}}};")
             self.arguments.append(f"{n} == FACE_STATUS_IGNORE ? NULL : &{n}_")
             done = " && (rc || *flag)" if "flag" in self.names else ""
             self.after.append(
@@ -360,7 +386,8 @@ class Wrapper:
         if p.mark:
             self.arguments.append(n)
             self.after.append(
-                f"for (int i = 0; {n} && !rc && i < {p.length}; i++)\n        {n}[i] = out_{convert}({n}[i]);"
+                f"for (int i = 0; {n} && !rc && i < {p.length}; i++)\n"
+                f"        {n}[i] = out_{convert}({n}[i]);"
             )
             return
         self.bad = True
@@ -376,14 +403,18 @@ class Wrapper:
         if exists:
             lines += self.scalars + self.arrays
             call = f"{f.core()}({', '.join(self.arguments)})"
-            lines.append(f'int rc = LIKELY(!bad) ? {call} : face_bad("{name}", bad);' if self.bad else f"int rc = {call};")
+            if self.bad:
+                call = f'LIKELY(!bad) ? {call} : face_bad("{name}", bad)'
+            lines.append(f"int rc = {call};")
             lines += self.after + self.freed
         else:
             lines = ["static bool told;"]
             where = self.where or ""
             own = next((p for p in f.params if p.kind in ("comm", "win", "file", "session")), None)
             if own:
-                lines += ["int bad = 0;", f"struct hly_mpi_{own.base} *{own.name}_ = in_{own.base}({own.name}, &bad);"]
+                n, kind = own.name, own.base
+                lines.append("int bad = 0;")
+                lines.append(f"struct hly_mpi_{kind} *{n}_ = in_{kind}({n}, &bad);")
             self.where = where if own else None
             lines.append(f'int rc = face_absent("{name}", &told);')
         if f.name.startswith("T_"):
@@ -452,7 +483,10 @@ def header(functions, classes):
             continue
         for name, value, _, ctype in rows:
             ctype = f"MPI_{HANDLES[kind]}" if kind in HANDLES else ctype
-            value = f"(({ctype}){value})" if ctype else f"({value})" if value.startswith("-") else value
+            if ctype:
+                value = f"(({ctype}){value})"
+            elif value.startswith("-"):
+                value = f"({value})"
             constants.append(f"#define MPI_{name:30} {value}")
         constants.append("")
     prototypes = []
@@ -474,12 +508,14 @@ def numbers(classes):
         places = {(m & 0x7F) + (m >> 31 << 7): (m, v) for v, m in rows[1:]}  # the first is null
         every += [(v, m) for v, m in rows[1:]]
         parts.append(f"#define FACE_NULL_{kind} 0x{rows[0][1]:08x}u\n")
-        items = ", ".join(f"[0x{i:02x}] = {{0x{m:08x}u, 0x{v:03x}}}" for i, (m, v) in sorted(places.items()))
-        parts.append(f"static const struct face_number face_{kind}s_in[] = {{{items or '{0, 0}'}}};\n")
+        items = [f"[0x{i:02x}] = {{0x{m:08x}u, 0x{v:03x}}}" for i, (m, v) in sorted(places.items())]
+        items = ", ".join(items) or "{0, 0}"
+        parts.append(f"static const struct face_number face_{kind}s_in[] = {{{items}}};\n")
     items = ", ".join(f"[0x{v:03x}] = 0x{m:08x}u" for v, m in sorted(every))
     parts.append(f"static const uint32_t face_numbers_out[HLY_MPI_NUMBERS] = {{{items}}};\n")
-    kinds = [k for k in NUMBERS if k not in ("rank", "tag")] + ["safety", "ordering", "distribution"]
-    for kind in kinds:
+    for kind in [*NUMBERS, "safety", "ordering", "distribution"]:
+        if kind in ("rank", "tag"):  # face_mpich.h has those
+            continue
         rows = [(int(v, 0), int(m, 0)) for _, v, m, _ in classes[kind] if m]
         bits = kind in ("amode", "assert")
         for way, pairs in (("in", [(m, v) for v, m in rows]), ("out", rows)):
@@ -487,7 +523,8 @@ def numbers(classes):
                 body = "    return " + " | ".join(f"(n & {a} ? {b} : 0)" for a, b in pairs) + ";\n"
             else:
                 cases = "".join(f"    case {a}:\n        return {b};\n" for a, b in pairs)
-                body = f"    switch (n) {{\n{cases}    default:\n        return face_other_{way}_{kind}(n);\n    }}\n"
+                other = f"    default:\n        return face_other_{way}_{kind}(n);\n"
+                body = f"    switch (n) {{\n{cases}{other}    }}\n"
             parts.append(f"static inline int {way}_{kind}(int n)\n{{\n{body}}}\n")
     return "\n" + "\n".join(parts)
 
@@ -495,7 +532,7 @@ def numbers(classes):
 def main():
     folder = sys.argv[1]
     functions = read_functions()
-    write(folder, "calls.h", "the functions of MPI, as core.h says; core.h includes it.", calls(functions))
+    write(folder, "calls.h", "the functions of MPI, as core.h says.", calls(functions))
     classes = read_constants()
     write(folder, "numbers.inc", "face_mpich.h includes it.", numbers(classes))
     with open(os.path.join(folder, "mpi.h"), "w", encoding="ascii") as out:

@@ -4,9 +4,9 @@
 
 names.py --header MPI_H [--abi LIB] [--mpich LIB] [REFERENCE]
 
-Always: both libraries export both names of all 664 functions, and numbers.h has the header's values.
-REFERENCE is the folder with MPICH's mpi_abi.h and mpi.h, of version 5 or newer. Without it that part
-is skipped, with the reason.
+Always: both libraries export both names of all 664 functions, and numbers.h has the values of the
+header. REFERENCE is the folder with MPICH's mpi_abi.h and mpi.h, of version 5 or newer. Without it
+that part is skipped, with the reason.
 """
 
 import argparse
@@ -37,7 +37,8 @@ def read(path):
 def prototypes(path):
     """{name: (result, types)}: with T x[] as T *x, and without names."""
     found = {}
-    for result, name, words in re.findall(r"^ *(int|double|MPI_\w+)\s+(MPI_\w+)\s*\(([^()]*)\)[^;{]*;", read(path), re.M):
+    pattern = r"^ *(int|double|MPI_\w+)\s+(MPI_\w+)\s*\(([^()]*)\)[^;{]*;"
+    for result, name, words in re.findall(pattern, read(path), re.M):
         types = []
         for word in words.split(","):
             pointers = "*" * word.count("[")
@@ -64,8 +65,10 @@ def values(include, header, names):
                 out.write(f"#include <stdio.h>\n#include <{header}>\nint main(void)\n{{\n")
                 out.writelines(f'    printf("{n} %lld\\n", (long long)({n}));\n' for n in names)
                 out.write("}\n")
-            build = ["cc", "-w", "-I", include, source, "-o", program, "-Wl,--unresolved-symbols=ignore-all"]
-            run = subprocess.run(build, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C"), check=False)
+            build = ["cc", "-w", "-I", include, source, "-o", program]
+            build.append("-Wl,--unresolved-symbols=ignore-all")
+            english = dict(os.environ, LC_ALL="C")
+            run = subprocess.run(build, capture_output=True, text=True, env=english, check=False)
             if run.returncode == 0:
                 break
             missing = set(re.findall(r"'(MPI_\w+)' undeclared", run.stderr))
@@ -87,7 +90,8 @@ def check_library(library, names, more):
 
 
 def check_numbers(header):
-    ours = dict(re.findall(r"^\s*(?:#define )?(MPI_[A-Z]\w+)\s*=?\s+(\S.*?),?$", read(os.path.join(SOURCE, "numbers.h")), flags=re.M))
+    pattern = r"^\s*(?:#define )?(MPI_[A-Z]\w+)\s*=?\s+\S.*?,?$"
+    ours = re.findall(pattern, read(os.path.join(SOURCE, "numbers.h")), flags=re.M)
     theirs = values(os.path.dirname(header), os.path.basename(header), ours)
     here = values(SOURCE, "numbers.h", ours)
     for name in ours:
@@ -115,8 +119,8 @@ def check_reference(header, library, reference):
         elif prototype != ours[name] and name not in MPICH_DIFFERS:
             fail(f"{name}: {ours[name]}, in mpi_abi.h {prototype}")
 
-    names = set(re.findall(r"^#define\s+(MPI_[A-Z]\w*)\s+\S|^\s+(MPI_[A-Z]\w*)\s*=", read(header), flags=re.M))
-    names = {a or b for a, b in names}
+    pattern = r"^#define\s+(MPI_[A-Z]\w*)\s+\S|^\s+(MPI_[A-Z]\w*)\s*="
+    names = {a or b for a, b in re.findall(pattern, read(header), flags=re.M)}
     here = values(os.path.dirname(header), "mpi.h", names)
     there = values(reference, "mpi_abi.h", names)
     for name in sorted(names):
@@ -139,7 +143,8 @@ def check_reference(header, library, reference):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
     parser.add_argument("--header", required=True)
     parser.add_argument("--abi")
     parser.add_argument("--mpich")
@@ -157,7 +162,8 @@ def main():
     if arguments.reference and os.path.exists(os.path.join(arguments.reference, "mpi_abi.h")):
         check_reference(arguments.header, arguments.mpich, arguments.reference)
     elif not failures:
-        print(f"skipped: no mpi_abi.h of MPICH in {arguments.reference or 'a folder that was named'}")
+        where = f"in {arguments.reference}" if arguments.reference else "was named"
+        print(f"skipped: no mpi_abi.h of MPICH {where}")
         sys.exit(77)
     sys.exit(1 if failures else 0)
 
