@@ -27,6 +27,9 @@ struct hly_mpi_kept {
     int ncopies, room;
     bool has_op;
     halay_op_t op;
+    int (*then)(void *arg);
+    void (*end)(void *arg);
+    void *arg; /* of both */
 };
 
 static struct hly_mpi_kept *kept_of(struct hly_mpi_collect *call)
@@ -52,6 +55,9 @@ static void kept_end(struct hly_mpi_kept *kept)
     free(kept->copies);
     if (kept->has_op)
         hly_mpi_op_done(kept->op);
+    if (kept->end)
+        kept->end(kept->arg);
+    free(kept->arg);
 }
 
 static void kept_pack(const struct hly_mpi_kept *kept)
@@ -64,7 +70,7 @@ static void kept_pack(const struct hly_mpi_kept *kept)
     }
 }
 
-static void kept_unpack(const struct hly_mpi_kept *kept)
+static int kept_unpack(const struct hly_mpi_kept *kept)
 {
     for (int i = 0; kept && i < kept->ncopies; i++) {
         const struct copy *c = &kept->copies[i];
@@ -72,6 +78,19 @@ static void kept_unpack(const struct hly_mpi_kept *kept)
             hly_mpi_unpack_range((void *)(uintptr_t)c->buffer, c->count, c->type, 0,
                                  c->count * c->type->size, c->packed);
     }
+    return kept && kept->then ? kept->then(kept->arg) : MPI_SUCCESS;
+}
+
+int hly_mpi_collect_then(struct hly_mpi_collect *call, int (*then)(void *arg),
+                         void (*end)(void *arg), void *arg)
+{
+    struct hly_mpi_kept *kept = kept_of(call);
+    if (!kept)
+        return MPI_ERR_NO_MEM;
+    kept->then = then;
+    kept->end = end;
+    kept->arg = arg;
+    return MPI_SUCCESS;
 }
 
 void *hly_mpi_collect_room(struct hly_mpi_collect *call, size_t bytes)
@@ -256,8 +275,7 @@ static int prepare(const struct hly_mpi_collect *c, halay_request_t **r)
 
 static int request_then(struct hly_mpi_request *request)
 {
-    kept_unpack(request->kept);
-    return MPI_SUCCESS;
+    return kept_unpack(request->kept);
 }
 
 static int request_start(struct hly_mpi_request *request)
@@ -312,13 +330,14 @@ int hly_mpi_collect(struct hly_mpi_collect *call)
     if (call->how->form != HLY_MPI_NOW)
         return collect_request(call);
     const int code = begin_now(call);
+    int rc = hly_mpi_result(code, call->comm, call->how->function);
     if (call->kept) {
         if (!code)
-            kept_unpack(call->kept);
+            rc = kept_unpack(call->kept);
         kept_end(call->kept);
         free(call->kept);
     }
-    return hly_mpi_result(code, call->comm, call->how->function);
+    return rc;
 }
 
 int hly_mpi_collect_refuse(struct hly_mpi_collect *call, int rc)
@@ -327,7 +346,7 @@ int hly_mpi_collect_refuse(struct hly_mpi_collect *call, int rc)
     const struct hly_mpi_comm *comm = call->comm;
     kept_end(call->kept);
     free(call->kept);
-    if (call->how->form == HLY_MPI_NOW && comm && comm->halay && !comm->remote &&
+    if (call->how->form == HLY_MPI_NOW && comm && comm->halay &&
         !halay_local_refuse(comm->halay, HALAY_EINVAL, hly_mpi_error_text(rc), &request))
         halay_request_wait(request);
     return rc;
@@ -340,8 +359,8 @@ int hly_mpi_check_collective(const struct hly_mpi_how *how, const struct hly_mpi
     const int rc = hly_mpi_check_comm(how->function, comm);
     if (rc || !comm->remote)
         return rc;
-    return hly_mpi_fail(MPI_ERR_UNSUPPORTED_OPERATION,
-                        "%s: Halay has no collectives of intercommunicators", how->function);
+    return hly_mpi_fail(MPI_ERR_COMM, "%s: an intercommunicator has no such collective",
+                        how->function);
 }
 
 int hly_mpi_check_root(const struct hly_mpi_how *how, const struct hly_mpi_comm *comm, int root)

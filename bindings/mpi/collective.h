@@ -104,6 +104,52 @@ struct hly_mpi_part {
 int hly_mpi_exchange(struct hly_mpi_collect *call, struct hly_mpi_part in[], int nin,
                      struct hly_mpi_part out[], int nout, bool in_place);
 
+/* Blocks of elements, as arguments give them. */
+struct hly_mpi_blocks {
+    const void *buffer;
+    int64_t count; /* of each block, without counts */
+    struct hly_mpi_ints counts, displs;
+    struct hly_mpi_type *type;
+    struct hly_mpi_type *const *types; /* of the w forms, whose displacements are bytes */
+    bool same;                         /* each block is the same one */
+    bool vector;                       /* counts and displs are arguments */
+};
+/* The b-th block, for this rank. */
+int hly_mpi_block(const struct hly_mpi_how *how, const struct hly_mpi_blocks *blocks, int b,
+                  int rank, struct hly_mpi_part *part);
+
+/* What is left to do when the data are there; `arg` is freed by free() after it. */
+int hly_mpi_collect_then(struct hly_mpi_collect *call, int (*then)(void *arg),
+                         void (*end)(void *arg), void *arg);
+
+/* ---------------------------------------------------------------- collective_inter.c */
+
+/* Of an intercommunicator. root: MPI_ROOT, MPI_PROC_NULL, or a rank of the remote group. */
+int hly_mpi_inter_barrier(const struct hly_mpi_how *how, struct hly_mpi_comm *comm);
+/* The root gets `many`, of all remote ranks, of which each sends `one`; or, gathers false, the
+ * other way round. */
+int hly_mpi_inter_rooted(const struct hly_mpi_how *how, bool gathers,
+                         const struct hly_mpi_blocks *many, const struct hly_mpi_blocks *one,
+                         int root, struct hly_mpi_comm *comm);
+/* Each rank with each remote one. */
+int hly_mpi_inter_all(const struct hly_mpi_how *how, const struct hly_mpi_blocks *sent,
+                      const struct hly_mpi_blocks *received, struct hly_mpi_comm *comm);
+/*
+ * The reduction of `count` elements of each remote rank. Of the result this rank gets `own`, from
+ * `first` on. root: as above, or MPI_ANY_SOURCE: each rank gets one.
+ */
+struct hly_mpi_reduction {
+    const void *sendbuf;
+    void *recvbuf;
+    int64_t count, first, own;
+    struct hly_mpi_type *type;
+    struct hly_mpi_op *op;
+};
+int hly_mpi_inter_reduce(const struct hly_mpi_how *how, const struct hly_mpi_reduction *reduction,
+                         int root, struct hly_mpi_comm *comm);
+
+/* ---------------------------------------------------------------- checks */
+
 int hly_mpi_check_collective(const struct hly_mpi_how *how, const struct hly_mpi_comm *comm);
 int hly_mpi_check_root(const struct hly_mpi_how *how, const struct hly_mpi_comm *comm, int root);
 /* Where MPI_IN_PLACE is allowed, or not. */

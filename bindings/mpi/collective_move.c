@@ -21,6 +21,8 @@ static int check_alias(const struct hly_mpi_how *how, const void *in, int64_t in
 
 static int barrier(const struct hly_mpi_how *how, struct hly_mpi_comm *comm)
 {
+    if (comm && comm->remote)
+        return hly_mpi_inter_barrier(how, comm);
     BEGIN(HLY_MPI_BARRIER, 0);
     return rc ? rc : hly_mpi_collect(&call);
 }
@@ -28,6 +30,10 @@ static int barrier(const struct hly_mpi_how *how, struct hly_mpi_comm *comm)
 static int bcast(const struct hly_mpi_how *how, void *buffer, int64_t count,
                  struct hly_mpi_type *type, int root, struct hly_mpi_comm *comm)
 {
+    const struct hly_mpi_blocks one = {
+        .buffer = buffer, .count = count, .type = type, .same = true};
+    if (comm && comm->remote)
+        return hly_mpi_inter_rooted(how, false, &one, &one, root, comm);
     BEGIN(HLY_MPI_BCAST, root);
     if (rc)
         return rc;
@@ -79,6 +85,10 @@ static int gather(const struct hly_mpi_how *how, const void *sendbuf, int64_t se
                   struct hly_mpi_type *sendtype, void *recvbuf, int64_t recvcount,
                   struct hly_mpi_type *recvtype, int root, struct hly_mpi_comm *comm)
 {
+    const struct hly_mpi_blocks one = {.buffer = sendbuf, .count = sendcount, .type = sendtype};
+    const struct hly_mpi_blocks many = {.buffer = recvbuf, .count = recvcount, .type = recvtype};
+    if (comm && comm->remote)
+        return hly_mpi_inter_rooted(how, true, &many, &one, root, comm);
     BEGIN(HLY_MPI_GATHER, root);
     if (rc)
         return rc;
@@ -109,6 +119,10 @@ static int scatter(const struct hly_mpi_how *how, const void *sendbuf, int64_t s
                    struct hly_mpi_type *sendtype, void *recvbuf, int64_t recvcount,
                    struct hly_mpi_type *recvtype, int root, struct hly_mpi_comm *comm)
 {
+    const struct hly_mpi_blocks many = {.buffer = sendbuf, .count = sendcount, .type = sendtype};
+    const struct hly_mpi_blocks one = {.buffer = recvbuf, .count = recvcount, .type = recvtype};
+    if (comm && comm->remote)
+        return hly_mpi_inter_rooted(how, false, &many, &one, root, comm);
     BEGIN(HLY_MPI_SCATTER, root);
     if (rc)
         return rc;
@@ -181,6 +195,12 @@ static int allgather(const struct hly_mpi_how *how, const void *sendbuf, int64_t
                      struct hly_mpi_type *sendtype, void *recvbuf, int64_t recvcount,
                      struct hly_mpi_type *recvtype, struct hly_mpi_comm *comm)
 {
+    const struct hly_mpi_blocks sent = {
+        .buffer = sendbuf, .count = sendcount, .type = sendtype, .same = true};
+    const struct hly_mpi_blocks received = {
+        .buffer = recvbuf, .count = recvcount, .type = recvtype};
+    if (comm && comm->remote)
+        return hly_mpi_inter_all(how, &sent, &received, comm);
     BEGIN(HLY_MPI_ALLGATHER, 0);
     if (rc)
         return rc;
@@ -192,6 +212,11 @@ static int alltoall(const struct hly_mpi_how *how, const void *sendbuf, int64_t 
                     struct hly_mpi_type *sendtype, void *recvbuf, int64_t recvcount,
                     struct hly_mpi_type *recvtype, struct hly_mpi_comm *comm)
 {
+    const struct hly_mpi_blocks sent = {.buffer = sendbuf, .count = sendcount, .type = sendtype};
+    const struct hly_mpi_blocks received = {
+        .buffer = recvbuf, .count = recvcount, .type = recvtype};
+    if (comm && comm->remote)
+        return hly_mpi_inter_all(how, &sent, &received, comm);
     BEGIN(HLY_MPI_ALLTOALL, 0);
     if (rc)
         return rc;

@@ -70,6 +70,9 @@ static int reduce(const struct hly_mpi_how *how, const void *sendbuf, void *recv
                   struct hly_mpi_comm *comm)
 {
     struct hly_mpi_collect call = {.how = how, .comm = comm};
+    const struct hly_mpi_reduction reduction = {sendbuf, recvbuf, count, 0, count, type, op};
+    if (comm && comm->remote)
+        return hly_mpi_inter_reduce(how, &reduction, root, comm);
     int rc = hly_mpi_check_collective(how, comm);
     if (rc)
         return rc;
@@ -86,6 +89,9 @@ static int allreduce(const struct hly_mpi_how *how, const void *sendbuf, void *r
                      int64_t count, struct hly_mpi_type *type, struct hly_mpi_op *op,
                      struct hly_mpi_comm *comm)
 {
+    const struct hly_mpi_reduction reduction = {sendbuf, recvbuf, count, 0, count, type, op};
+    if (comm && comm->remote)
+        return hly_mpi_inter_reduce(how, &reduction, MPI_ANY_SOURCE, comm);
     const int rc = hly_mpi_check_collective(how, comm);
     return rc ? rc
               : simple(how, HLY_MPI_ALLREDUCE, sendbuf, recvbuf, count, type, op, 0, true, comm);
@@ -114,6 +120,11 @@ static int reduce_scatter_block(const struct hly_mpi_how *how, const void *sendb
 {
     struct hly_mpi_collect call = {.how = how, .comm = comm, .what = HLY_MPI_REDUCE_SCATTER};
     int64_t each;
+    if (comm && comm->remote) {
+        const struct hly_mpi_reduction reduction = {
+            sendbuf, recvbuf, recvcount * comm->size, recvcount * comm->rank, recvcount, type, op};
+        return hly_mpi_inter_reduce(how, &reduction, MPI_ANY_SOURCE, comm);
+    }
     int rc = hly_mpi_check_collective(how, comm);
     if (rc)
         return rc;
@@ -132,6 +143,22 @@ static int reduce_scatter_block(const struct hly_mpi_how *how, const void *sendb
     return hly_mpi_collect(&call);
 }
 
+/* Each rank gets the vectors of all remote ranks, and reduces its own part of them. */
+static int inter_reduce_scatter(const struct hly_mpi_how *how, const void *sendbuf, void *recvbuf,
+                                struct hly_mpi_ints recvcounts, struct hly_mpi_type *type,
+                                struct hly_mpi_op *op, struct hly_mpi_comm *comm)
+{
+    struct hly_mpi_reduction reduction = {
+        .sendbuf = sendbuf, .recvbuf = recvbuf, .type = type, .op = op};
+    for (int r = 0; recvcounts.at && r < comm->size; r++) {
+        if (r == comm->rank)
+            reduction.first = reduction.count;
+        reduction.count += hly_mpi_int(recvcounts, r);
+    }
+    reduction.own = recvcounts.at ? hly_mpi_int(recvcounts, comm->rank) : -1;
+    return hly_mpi_inter_reduce(how, &reduction, MPI_ANY_SOURCE, comm);
+}
+
 static int reduce_scatter(const struct hly_mpi_how *how, const void *sendbuf, void *recvbuf,
                           struct hly_mpi_ints recvcounts, struct hly_mpi_type *type,
                           struct hly_mpi_op *op, struct hly_mpi_comm *comm)
@@ -139,6 +166,8 @@ static int reduce_scatter(const struct hly_mpi_how *how, const void *sendbuf, vo
     struct hly_mpi_collect call = {.how = how, .comm = comm, .what = HLY_MPI_REDUCE_SCATTERV};
     size_t few[64], *counts = few;
     int64_t each, all = 0;
+    if (comm && comm->remote)
+        return inter_reduce_scatter(how, sendbuf, recvbuf, recvcounts, type, op, comm);
     int rc = hly_mpi_check_collective(how, comm);
     if (rc)
         return rc;

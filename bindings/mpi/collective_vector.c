@@ -46,7 +46,8 @@ static void measure(struct side *side)
 static int lay_out(struct hly_mpi_collect *call, struct side *side, int ways)
 {
     size_t next = 0;
-    for (int r = 0; r < call->comm->size; r++)
+    const int n = hly_mpi_span(call->comm);
+    for (int r = 0; r < n; r++)
         side->counts[r] = side->displs[r] = 0;
     if (!side->total)
         return MPI_SUCCESS;
@@ -76,7 +77,7 @@ static int lay_out(struct hly_mpi_collect *call, struct side *side, int ways)
 int hly_mpi_exchange(struct hly_mpi_collect *call, struct hly_mpi_part in[], int nin,
                      struct hly_mpi_part out[], int nout, bool in_place)
 {
-    const size_t n = (size_t)call->comm->size;
+    const size_t n = (size_t)hly_mpi_span(call->comm);
     size_t small[4 * SMALL], *arrays = n <= SMALL ? small : malloc(4 * n * sizeof(*arrays));
     struct side from = {.parts = in, .n = nin}, to = {.parts = out, .n = nout};
     int rc = MPI_SUCCESS;
@@ -113,35 +114,30 @@ int hly_mpi_exchange(struct hly_mpi_collect *call, struct hly_mpi_part in[], int
 
 /* ---------------------------------------------------------------- arguments */
 
-/* A block for each rank, in elements; w: the types and displacements in bytes of the w forms. */
-struct blocks {
-    const void *buffer;
-    struct hly_mpi_ints counts, displs;
-    struct hly_mpi_type *type;
-    struct hly_mpi_type *const *types; /* NULL: `type` for all */
-};
+int hly_mpi_block(const struct hly_mpi_how *how, const struct hly_mpi_blocks *blocks, int b,
+                  int rank, struct hly_mpi_part *part)
+{
+    struct hly_mpi_type *type = blocks->types ? blocks->types[b] : blocks->type;
+    const int64_t count = blocks->vector ? hly_mpi_int(blocks->counts, b) : blocks->count;
+    const int64_t step = type ? type->extent : 0;
+    int64_t displ = blocks->same ? 0 : b * count * step;
+    if (blocks->vector)
+        displ = hly_mpi_int(blocks->displs, b) * (blocks->types ? 1 : step);
+    /* A displacement may be an address, on MPI_BOTTOM. */
+    const void *at = (const void *)((uintptr_t)blocks->buffer + (uintptr_t)displ);
+    *part = (struct hly_mpi_part){rank, at, count, type};
+    return hly_mpi_check_side(how, count ? at : NULL, count, type);
+}
 
-static int make_parts(const struct hly_mpi_how *how, const struct blocks *blocks, int n,
+static int make_parts(const struct hly_mpi_how *how, const struct hly_mpi_blocks *blocks, int n,
                       struct hly_mpi_part parts[])
 {
-    if (!blocks->counts.at || !blocks->displs.at || (blocks->types == NULL && !blocks->type))
-        return blocks->type || blocks->types
-                   ? hly_mpi_fail(MPI_ERR_ARG, "%s: the counts or displacements are NULL",
-                                  how->function)
-                   : hly_mpi_check_side(how, blocks->buffer, 0, NULL);
-    for (int r = 0; r < n; r++) {
-        struct hly_mpi_type *type = blocks->types ? blocks->types[r] : blocks->type;
-        const int64_t count = hly_mpi_int(blocks->counts, r),
-                      displ = hly_mpi_int(blocks->displs, r);
-        const int64_t step = !blocks->types && type ? type->extent : 1;
-        const void *at = (const void *)((uintptr_t)blocks->buffer + (uintptr_t)(displ * step));
-        /* A displacement may be an address, on MPI_BOTTOM. */
-        const int rc = hly_mpi_check_side(how, count ? at : NULL, count, type);
-        if (rc)
-            return rc;
-        parts[r] = (struct hly_mpi_part){r, at, count, type};
-    }
-    return MPI_SUCCESS;
+    int rc = MPI_SUCCESS;
+    if (!blocks->counts.at || !blocks->displs.at)
+        rc = hly_mpi_fail(MPI_ERR_ARG, "%s: the counts or displacements are NULL", how->function);
+    for (int r = 0; r < n && !rc; r++)
+        rc = hly_mpi_block(how, blocks, r, r, &parts[r]);
+    return rc;
 }
 
 /* Room for parts of all ranks, twice. */
@@ -156,11 +152,13 @@ static struct hly_mpi_part *parts_new(const struct hly_mpi_how *how, int n,
     return parts;
 }
 
-static int all_to_all(const struct hly_mpi_how *how, const struct blocks *sent,
-                      const struct blocks *received, struct hly_mpi_comm *comm)
+static int all_to_all(const struct hly_mpi_how *how, const struct hly_mpi_blocks *sent,
+                      const struct hly_mpi_blocks *received, struct hly_mpi_comm *comm)
 {
     struct hly_mpi_collect call = {.how = how, .comm = comm};
     struct hly_mpi_part small[2 * SMALL];
+    if (comm && comm->remote)
+        return hly_mpi_inter_all(how, sent, received, comm);
     int rc = hly_mpi_check_collective(how, comm);
     if (rc)
         return rc;
@@ -189,8 +187,16 @@ static int alltoallv(const struct hly_mpi_how *how, const void *sendbuf,
                      struct hly_mpi_ints rdispls, struct hly_mpi_type *recvtype,
                      struct hly_mpi_comm *comm)
 {
-    const struct blocks sent = {sendbuf, sendcounts, sdispls, sendtype, NULL};
-    const struct blocks received = {recvbuf, recvcounts, rdispls, recvtype, NULL};
+    const struct hly_mpi_blocks sent = {.buffer = sendbuf,
+                                        .counts = sendcounts,
+                                        .displs = sdispls,
+                                        .type = sendtype,
+                                        .vector = true};
+    const struct hly_mpi_blocks received = {.buffer = recvbuf,
+                                            .counts = recvcounts,
+                                            .displs = rdispls,
+                                            .type = recvtype,
+                                            .vector = true};
     return all_to_all(how, &sent, &received, comm);
 }
 
@@ -200,14 +206,22 @@ static int alltoallw(const struct hly_mpi_how *how, const void *sendbuf,
                      struct hly_mpi_ints recvcounts, struct hly_mpi_ints rdispls,
                      struct hly_mpi_type *const recvtypes[], struct hly_mpi_comm *comm)
 {
-    const struct blocks sent = {sendbuf, sendcounts, sdispls, NULL, sendtypes};
-    const struct blocks received = {recvbuf, recvcounts, rdispls, NULL, recvtypes};
+    const struct hly_mpi_blocks sent = {.buffer = sendbuf,
+                                        .counts = sendcounts,
+                                        .displs = sdispls,
+                                        .types = sendtypes,
+                                        .vector = true};
+    const struct hly_mpi_blocks received = {.buffer = recvbuf,
+                                            .counts = recvcounts,
+                                            .displs = rdispls,
+                                            .types = recvtypes,
+                                            .vector = true};
     return all_to_all(how, &sent, &received, comm);
 }
 
 /* gatherv and scatterv: the root has `many`, of all ranks, and each rank has `one`; in place, the
  * root's own stays where it is. */
-static int rooted(const struct hly_mpi_how *how, bool gathers, const struct blocks *many,
+static int rooted(const struct hly_mpi_how *how, bool gathers, const struct hly_mpi_blocks *many,
                   struct hly_mpi_part one, bool in_place, int root, struct hly_mpi_comm *comm)
 {
     struct hly_mpi_collect call = {.how = how, .comm = comm};
@@ -247,8 +261,15 @@ static int gatherv(const struct hly_mpi_how *how, const void *sendbuf, int64_t s
                    struct hly_mpi_ints displs, struct hly_mpi_type *recvtype, int root,
                    struct hly_mpi_comm *comm)
 {
-    const struct blocks many = {recvbuf, recvcounts, displs, recvtype, NULL};
+    const struct hly_mpi_blocks many = {.buffer = recvbuf,
+                                        .counts = recvcounts,
+                                        .displs = displs,
+                                        .type = recvtype,
+                                        .vector = true};
+    const struct hly_mpi_blocks single = {.buffer = sendbuf, .count = sendcount, .type = sendtype};
     const struct hly_mpi_part one = {root, sendbuf, sendcount, sendtype};
+    if (comm && comm->remote)
+        return hly_mpi_inter_rooted(how, true, &many, &single, root, comm);
     const int rc = hly_mpi_check_collective(how, comm);
     return rc ? rc
               : rooted(how, true, &many, one, root == comm->rank && sendbuf == MPI_IN_PLACE, root,
@@ -260,8 +281,15 @@ static int scatterv(const struct hly_mpi_how *how, const void *sendbuf,
                     struct hly_mpi_type *sendtype, void *recvbuf, int64_t recvcount,
                     struct hly_mpi_type *recvtype, int root, struct hly_mpi_comm *comm)
 {
-    const struct blocks many = {sendbuf, sendcounts, displs, sendtype, NULL};
+    const struct hly_mpi_blocks many = {.buffer = sendbuf,
+                                        .counts = sendcounts,
+                                        .displs = displs,
+                                        .type = sendtype,
+                                        .vector = true};
+    const struct hly_mpi_blocks single = {.buffer = recvbuf, .count = recvcount, .type = recvtype};
     const struct hly_mpi_part one = {root, recvbuf, recvcount, recvtype};
+    if (comm && comm->remote)
+        return hly_mpi_inter_rooted(how, false, &many, &single, root, comm);
     const int rc = hly_mpi_check_collective(how, comm);
     return rc ? rc
               : rooted(how, false, &many, one, root == comm->rank && recvbuf == MPI_IN_PLACE, root,
@@ -313,10 +341,18 @@ static int allgatherv(const struct hly_mpi_how *how, const void *sendbuf, int64_
 {
     struct hly_mpi_collect call = {
         .how = how, .comm = comm, .what = HLY_MPI_ALLGATHERV, .type = HALAY_UINT8};
-    const struct blocks many = {recvbuf, recvcounts, displs, recvtype, NULL};
+    const struct hly_mpi_blocks many = {.buffer = recvbuf,
+                                        .counts = recvcounts,
+                                        .displs = displs,
+                                        .type = recvtype,
+                                        .vector = true};
     struct hly_mpi_part own = {0, sendbuf, sendcount, sendtype}, small[2 * SMALL];
     size_t few[2 * SMALL];
+    const struct hly_mpi_blocks single = {
+        .buffer = sendbuf, .count = sendcount, .type = sendtype, .same = true};
     const bool in_place = sendbuf == MPI_IN_PLACE;
+    if (comm && comm->remote)
+        return hly_mpi_inter_all(how, &single, &many, comm);
     int rc = hly_mpi_check_collective(how, comm);
     if (rc)
         return rc;

@@ -15,8 +15,11 @@ int hly_mpi_inter_make(const char *function, halay_comm_t *halay, struct hly_mpi
 {
     struct hly_mpi_comm *comm = NULL;
     int rc = MPI_SUCCESS;
-    if (!remote)
+    if (!remote) {
+        halay_comm_free(halay);
+        hly_mpi_drop(local);
         rc = hly_mpi_fail(MPI_ERR_NO_MEM, "%s: no memory for the remote group", function);
+    }
     if (!rc)
         rc = hly_mpi_comm_make(function, halay, local, parent, &comm);
     if (rc) {

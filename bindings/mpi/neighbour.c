@@ -8,15 +8,6 @@
 
 #include "collective.h"
 
-struct ends { /* one side of a call */
-    const void *buffer;
-    int64_t count; /* of each block, without counts */
-    struct hly_mpi_ints counts, displs;
-    struct hly_mpi_type *type;
-    struct hly_mpi_type *const *types;
-    bool same;   /* each block is the same one */
-    bool vector; /* counts and displs are arguments */
-};
 struct neighbour {
     int rank, order, block;
 };
@@ -87,7 +78,8 @@ static int list_neighbours(const struct hly_mpi_how *how, struct hly_mpi_comm *c
 
 /* The parts of one side, which the caller frees. */
 static int make_parts(const struct hly_mpi_how *how, struct hly_mpi_comm *comm,
-                      const struct ends *ends, bool to, struct hly_mpi_part **parts, int *n)
+                      const struct hly_mpi_blocks *blocks, bool to, struct hly_mpi_part **parts,
+                      int *n)
 {
     struct neighbour *list = NULL;
     int count = 0, used = 0, rc = list_neighbours(how, comm, to, &list, &count);
@@ -96,20 +88,11 @@ static int make_parts(const struct hly_mpi_how *how, struct hly_mpi_comm *comm,
     struct hly_mpi_part *made = malloc(((size_t)count + 1) * sizeof(*made));
     if (!made)
         rc = hly_mpi_fail(MPI_ERR_NO_MEM, "%s: no memory for %d blocks", how->function, count);
-    if (!rc && count && ends->vector && (!ends->counts.at || !ends->displs.at))
+    if (!rc && count && blocks->vector && (!blocks->counts.at || !blocks->displs.at))
         rc = hly_mpi_fail(MPI_ERR_ARG, "%s: the counts or displacements are NULL", how->function);
     for (int i = 0; i < count && !rc; i++) {
-        const int b = list[i].block;
-        struct hly_mpi_type *type = ends->types ? ends->types[b] : ends->type;
-        const int64_t size = ends->counts.at ? hly_mpi_int(ends->counts, b) : ends->count;
-        const int64_t step = type ? type->extent : 0;
-        int64_t displ = ends->same ? 0 : b * size * step;
-        if (ends->displs.at)
-            displ = hly_mpi_int(ends->displs, b) * (ends->types ? 1 : step);
-        const void *at = (const void *)((uintptr_t)ends->buffer + (uintptr_t)displ);
-        rc = hly_mpi_check_side(how, size ? at : NULL, size, type);
-        if (!rc && list[i].rank != MPI_PROC_NULL)
-            made[used++] = (struct hly_mpi_part){list[i].rank, at, size, type};
+        if (list[i].rank != MPI_PROC_NULL)
+            rc = hly_mpi_block(how, blocks, list[i].block, list[i].rank, &made[used++]);
     }
     free(list);
     if (rc) {
@@ -121,8 +104,8 @@ static int make_parts(const struct hly_mpi_how *how, struct hly_mpi_comm *comm,
     return MPI_SUCCESS;
 }
 
-static int exchange(const struct hly_mpi_how *how, const struct ends *sent,
-                    const struct ends *received, struct hly_mpi_comm *comm)
+static int exchange(const struct hly_mpi_how *how, const struct hly_mpi_blocks *sent,
+                    const struct hly_mpi_blocks *received, struct hly_mpi_comm *comm)
 {
     struct hly_mpi_collect call = {.how = how, .comm = comm};
     struct hly_mpi_part *in = NULL, *out = NULL;
@@ -152,9 +135,10 @@ static int neighbor_allgather(const struct hly_mpi_how *how, const void *sendbuf
                               struct hly_mpi_type *sendtype, void *recvbuf, int64_t recvcount,
                               struct hly_mpi_type *recvtype, struct hly_mpi_comm *comm)
 {
-    const struct ends sent = {
+    const struct hly_mpi_blocks sent = {
         .buffer = sendbuf, .count = sendcount, .type = sendtype, .same = true};
-    const struct ends received = {.buffer = recvbuf, .count = recvcount, .type = recvtype};
+    const struct hly_mpi_blocks received = {
+        .buffer = recvbuf, .count = recvcount, .type = recvtype};
     return exchange(how, &sent, &received, comm);
 }
 
@@ -163,13 +147,13 @@ static int neighbor_allgatherv(const struct hly_mpi_how *how, const void *sendbu
                                struct hly_mpi_ints recvcounts, struct hly_mpi_ints displs,
                                struct hly_mpi_type *recvtype, struct hly_mpi_comm *comm)
 {
-    const struct ends sent = {
+    const struct hly_mpi_blocks sent = {
         .buffer = sendbuf, .count = sendcount, .type = sendtype, .same = true};
-    const struct ends received = {.buffer = recvbuf,
-                                  .counts = recvcounts,
-                                  .displs = displs,
-                                  .vector = true,
-                                  .type = recvtype};
+    const struct hly_mpi_blocks received = {.buffer = recvbuf,
+                                            .counts = recvcounts,
+                                            .displs = displs,
+                                            .vector = true,
+                                            .type = recvtype};
     return exchange(how, &sent, &received, comm);
 }
 
@@ -177,8 +161,9 @@ static int neighbor_alltoall(const struct hly_mpi_how *how, const void *sendbuf,
                              struct hly_mpi_type *sendtype, void *recvbuf, int64_t recvcount,
                              struct hly_mpi_type *recvtype, struct hly_mpi_comm *comm)
 {
-    const struct ends sent = {.buffer = sendbuf, .count = sendcount, .type = sendtype};
-    const struct ends received = {.buffer = recvbuf, .count = recvcount, .type = recvtype};
+    const struct hly_mpi_blocks sent = {.buffer = sendbuf, .count = sendcount, .type = sendtype};
+    const struct hly_mpi_blocks received = {
+        .buffer = recvbuf, .count = recvcount, .type = recvtype};
     return exchange(how, &sent, &received, comm);
 }
 
@@ -188,16 +173,16 @@ static int neighbor_alltoallv(const struct hly_mpi_how *how, const void *sendbuf
                               struct hly_mpi_ints recvcounts, struct hly_mpi_ints rdispls,
                               struct hly_mpi_type *recvtype, struct hly_mpi_comm *comm)
 {
-    const struct ends sent = {.buffer = sendbuf,
-                              .counts = sendcounts,
-                              .displs = sdispls,
-                              .vector = true,
-                              .type = sendtype};
-    const struct ends received = {.buffer = recvbuf,
-                                  .counts = recvcounts,
-                                  .displs = rdispls,
-                                  .vector = true,
-                                  .type = recvtype};
+    const struct hly_mpi_blocks sent = {.buffer = sendbuf,
+                                        .counts = sendcounts,
+                                        .displs = sdispls,
+                                        .vector = true,
+                                        .type = sendtype};
+    const struct hly_mpi_blocks received = {.buffer = recvbuf,
+                                            .counts = recvcounts,
+                                            .displs = rdispls,
+                                            .vector = true,
+                                            .type = recvtype};
     return exchange(how, &sent, &received, comm);
 }
 
@@ -207,16 +192,16 @@ static int neighbor_alltoallw(const struct hly_mpi_how *how, const void *sendbuf
                               struct hly_mpi_ints recvcounts, struct hly_mpi_ints rdispls,
                               struct hly_mpi_type *const recvtypes[], struct hly_mpi_comm *comm)
 {
-    const struct ends sent = {.buffer = sendbuf,
-                              .counts = sendcounts,
-                              .displs = sdispls,
-                              .vector = true,
-                              .types = sendtypes};
-    const struct ends received = {.buffer = recvbuf,
-                                  .counts = recvcounts,
-                                  .displs = rdispls,
-                                  .vector = true,
-                                  .types = recvtypes};
+    const struct hly_mpi_blocks sent = {.buffer = sendbuf,
+                                        .counts = sendcounts,
+                                        .displs = sdispls,
+                                        .vector = true,
+                                        .types = sendtypes};
+    const struct hly_mpi_blocks received = {.buffer = recvbuf,
+                                            .counts = recvcounts,
+                                            .displs = rdispls,
+                                            .vector = true,
+                                            .types = recvtypes};
     return exchange(how, &sent, &received, comm);
 }
 
