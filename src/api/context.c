@@ -249,6 +249,7 @@ static void init_lists(halay_context_t *ctx)
     hly_link_init(&ctx->busy_peers);
     hly_link_init(&ctx->comms);
     hly_link_init(&ctx->dcomms);
+    hly_link_init(&ctx->messages);
     hly_link_init(&ctx->freed_comms);
     hly_link_init(&ctx->unused_comms);
     hly_link_init(&ctx->requests);

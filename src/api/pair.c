@@ -1,41 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pair.c - send and receive: a broadcast on a hidden communicator of the two ranks, sender first
- * (docs/decisions/plans.md#0014). There is one for each direction. It is made when it is first
- * used, with an id that both sides can compute, and belongs to the communicator that the program
- * named. Errors on it name that one's ranks (struct hly_failure).
+ * (docs/decisions/plans.md#0014). There is one for each direction (run/pair.h).
  */
 #include <stdio.h>
 
 #include "api/api.h"
 #include "fault/fault.h"
-
-#define PAIR_TAG 0x7061697200000000ull /* no number of children gets there */
-
-static int pair_of(halay_comm_t *parent, int from, int to, halay_comm_t **pair)
-{
-    uint64_t key[2] = {PAIR_TAG, (uint64_t)(uint32_t)from << 32 | (uint32_t)to};
-    uint64_t id = hly_hash(parent->id, key, sizeof(key));
-    halay_context_t *ctx = parent->context;
-    halay_comm_t *comm = hly_comm_find(ctx, id);
-    int rc = HALAY_OK;
-    if (!comm) {
-        int world[2] = {hly_comm_world_rank(parent, from), hly_comm_world_rank(parent, to)};
-        struct hly_ranks *ranks;
-        rc = hly_ranks_make(world, 2, &ranks);
-        rc = rc ? rc : hly_comm_make(ctx, id, ranks, parent->rank == to, 1, &comm);
-        if (rc)
-            return rc;
-        comm->parent = parent;
-        comm->pair[0] = from;
-        comm->pair[1] = to;
-        hly_link_append(&parent->pairs, &comm->pair_link);
-        hly_fault_inherit(parent, comm);
-    }
-    comm->deadline_ns = parent->deadline_ns;
-    *pair = comm;
-    return rc;
-}
+#include "run/pair.h"
 
 static int post(void *buffer, size_t count, halay_type_t type, bool sending, int peer,
                 halay_comm_t *comm, enum hly_post how, halay_request_t **request)
@@ -53,7 +25,7 @@ static int post(void *buffer, size_t count, halay_type_t type, bool sending, int
     }
     hly_lock(ctx);
     int from = sending ? comm->rank : peer, to = sending ? peer : comm->rank;
-    int rc = pair_of(comm, from, to, &pair);
+    int rc = hly_pair_get(comm, HLY_PAIR_CALLS, from, to, &pair);
     if (rc)
         hly_comm_refuse(comm, rc, "no memory for messages between these two ranks");
     hly_unlock(ctx);

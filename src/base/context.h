@@ -144,6 +144,7 @@ struct halay_context {
     struct hly_link comms;
     uint32_t ncomms;
     halay_comm_t *comm_table[HLY_COMM_TABLE];
+    struct hly_link messages;     /* of communicators with messages: wire/message.h */
     struct hly_link dcomms;       /* of communicators with group steps: exec/device_comm.h */
     struct hly_link freed_comms;  /* calls on them can still fail on all ranks */
     struct hly_link unused_comms; /* their memory */

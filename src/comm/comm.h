@@ -151,6 +151,7 @@ struct halay_comm {
     bool call_failed;                     /* `last_call` is valid */
     bool mended;                          /* and the program has shrunk since then */
 
+    struct hly_messages *messages;   /* with tags: wire/message.h; NULL: there was none */
     struct hly_survivors *survivors; /* of its survivors: fault/survivors.h; or NULL */
     halay_comm_t *parent;      /* of a hidden communicator of two ranks (api/pair.c), or NULL */
     int pair[2];               /* the parent's ranks: who sends, who receives */

@@ -7,6 +7,7 @@
 #include "fault/fault.h"
 #include "run/group.h"
 #include "run/group_library.h"
+#include "run/pair.h"
 #include "run/returned.h"
 #include "run/run.h"
 
@@ -201,6 +202,7 @@ int halay_request_wait(halay_request_t *handle)
         return rc;
     halay_context_t *ctx = request->context;
     ctx->now_ns = hly_about_now_ns(); /* for exec/listen.h: the call was made earlier */
+    hly_message_await(request);
     rc = wait_for(request);
     hly_unlock(ctx);
     return rc;

@@ -11,6 +11,7 @@
 #include "run/run.h"
 #include "select/select.h"
 #include "wire/match.h"
+#include "wire/message.h"
 
 int hly_comm_make(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
                   uint64_t deadline_ns, halay_comm_t **out)
@@ -54,6 +55,7 @@ void hly_comm_destroy(halay_comm_t *comm)
     hly_work_unprecede(comm);
     hly_device_comms_free(comm);
     hly_plan_drop_all(comm);
+    hly_messages_free(comm);
     hly_comm_remove(comm);
     hly_comm_give_back(comm);
 }

@@ -14,6 +14,7 @@
 #include "fault/survivors.h"
 #include "run/group.h"
 #include "run/group_library.h"
+#include "run/pair.h"
 #include "run/run.h"
 #include "run/take.h"
 #include "wire/match.h"
@@ -73,6 +74,8 @@ static void hand_call(const struct hly_news *n)
         hly_group_part_done(r);
     if (r->comm->asks_for)
         hly_nccl_answered(r);
+    if (r->message.other)
+        hly_message_moved(r);
 }
 
 static void hand(halay_context_t *context, const struct hly_news *n)
@@ -101,6 +104,12 @@ static void hand(halay_context_t *context, const struct hly_news *n)
             hly_stall_asked(n->comm, &n->header, n->blocked, (uint32_t)n->value);
         else
             hly_stall_asked_early(context, &n->header, n->peer);
+        return;
+    case HLY_NEWS_MATCHED:
+        hly_message_matched(n->request);
+        return;
+    case HLY_NEWS_TAKEN:
+        hly_message_taken(n->comm, &n->header);
         return;
     case HLY_NEWS_LOST:
         hly_fault_lost(context, n->peer);
@@ -221,6 +230,7 @@ void hly_look_at_clock(halay_context_t *context)
     context->timer_ns = context->now_ns + TIMER_NS;
     hly_record_waits(context, context->now_ns, RECORD_NS);
     hly_fault_timers(context);
+    hly_message_timers(context);
     if (context->survivors)
         hly_consensus_timers(context);
     if (hly_news_any(context))

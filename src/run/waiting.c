@@ -120,6 +120,8 @@ static uint64_t longest_sleep(const halay_context_t *context)
     for (int w = 0; w < context->ntransports; w++)
         if (!(context->transports[w].attr.capabilities & HALAY_CAN_SLEEP))
             return SLEEP_CONNECTING_NS;
+    if (!hly_link_empty(&context->messages))
+        most = most < HLY_STALL_LOOK_NS ? most : HLY_STALL_LOOK_NS;
     for (struct hly_link *l = context->requests.next; l != &context->requests; l = l->next) {
         const halay_request_t *r = HLY_OF(l, halay_request_t, link);
         if (r->state == HLY_FAILING)

@@ -73,6 +73,7 @@ struct hly_send {
     uint64_t since_ns;   /* DEVICE: when it was launched; GROUP: or when its step was started */
     struct hly_device *device;
     struct hly_local *local;       /* DEVICE: whose it is, if it is no call's */
+    halay_request_t *message;      /* EAGER: of a message with a tag; request is NULL then */
     struct hly_device_comm *dcomm; /* GROUP: on which it was launched; NULL: it waits */
     uint8_t lane;  /* DEVICE: which copy of staged buffers, + 1: exec/staging.h; 0: none */
     bool accepted; /* the transport has taken all of it */

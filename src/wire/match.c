@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "wire/message.h"
 #include "wire/news.h"
 #include "wire/rendezvous.h"
 
@@ -344,6 +345,10 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
     }
     if (from->left_out)
         return;
+    if (h->kind == HLY_MESSAGE) {
+        hly_message_came(comm, h, data, bytes);
+        return;
+    }
     if (h->kind >= HLY_QUERY) { /* of a call that its sender may not have made */
         match_question(comm, h, data, bytes);
         return;

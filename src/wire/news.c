@@ -51,7 +51,7 @@ void hly_news_unreserve(halay_context_t *ctx)
 
 struct hly_news *hly_news_leave(halay_context_t *ctx, enum hly_news_kind kind, halay_request_t *r)
 {
-    if (kind == HLY_NEWS_COMPLETE && r->group.member_of) {
+    if (kind == HLY_NEWS_COMPLETE && (r->group.member_of || r->message.other)) {
         hly_news_unreserve(ctx);
     } else if (hly_link_empty(&ctx->news_unused) && more(&ctx->news_unused)) {
         hly_log(ctx, HLY_ERROR, "no memory: calls may have to wait for their deadlines");

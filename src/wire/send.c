@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "wire/message.h"
 #include "wire/news.h"
 #include "wire/register.h"
 #include "wire/rendezvous.h"
@@ -40,7 +41,7 @@ struct hly_send *hly_send_new(halay_context_t *context, enum hly_send_kind kind,
     hly_link_remove(&send->link);
     send->kind = kind;
     send->peer = peer;
-    send->request = NULL;
+    send->request = send->message = NULL;
     send->sent_bytes = 0;
     send->flying = 0;
     send->status = 0;
@@ -123,10 +124,11 @@ static int pieces_send(struct hly_send *send)
                                       (uint64_t)(uintptr_t)send);
         if (counted(send, rc, bytes) < 0)
             return rc;
-        hly_saw_bytes(send->request, HLY_SAW_SENT, send->step, send->extent, send->sent_bytes,
-                      bytes, send->header.edge);
+        if (send->request)
+            hly_saw_bytes(send->request, HLY_SAW_SENT, send->step, send->extent, send->sent_bytes,
+                          bytes, send->header.edge);
         send->sent_bytes += bytes;
-        if (total - send->sent_bytes <= most && send->sent_bytes < total &&
+        if (send->request && total - send->sent_bytes <= most && send->sent_bytes < total &&
             HLY_SEEDED(DROP_LAST_PIECE, send->request, send->step))
             send->sent_bytes = total;
     } while (send->sent_bytes < total);
@@ -225,6 +227,8 @@ static void end(halay_context_t *context, struct hly_send *send, int status)
     hly_link_remove(&send->link);
     if (send->revoke)
         send_revoked(send, status == HALAY_OK);
+    if (send->message)
+        hly_message_left(send->message, status);
     if (r && !send->held)
         r->run.step[send->step].send = NULL;
     if (r && !send->held)
@@ -453,5 +457,7 @@ void hly_send_cancel(halay_context_t *context, struct hly_send *send)
     }
     if (r)
         r->run.step[send->step].send = NULL;
+    if (send->message)
+        hly_message_left(send->message, HALAY_EPEER);
     hly_send_free(context, send);
 }
