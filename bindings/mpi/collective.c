@@ -10,7 +10,7 @@
 
 /* ---------------------------------------------------------------- what a call keeps */
 
-struct room { /* and the bytes behind it */
+struct room { /* of packed data: the bytes follow it */
     struct room *next;
     _Alignas(64) char bytes[];
 };

@@ -124,7 +124,8 @@ int hly_mpi_collect_then(struct hly_mpi_collect *call, int (*then)(void *arg),
 
 /* ---------------------------------------------------------------- collective_inter.c */
 
-/* Of an intercommunicator. root: MPI_ROOT, MPI_PROC_NULL, or a rank of the remote group. */
+/* These are for intercommunicators. root: MPI_ROOT, MPI_PROC_NULL, or a rank of the remote group.
+ */
 int hly_mpi_inter_barrier(const struct hly_mpi_how *how, struct hly_mpi_comm *comm);
 /* The root gets `many`, of all remote ranks, of which each sends `one`; or, gathers false, the
  * other way round. */
@@ -135,7 +136,7 @@ int hly_mpi_inter_rooted(const struct hly_mpi_how *how, bool gathers,
 int hly_mpi_inter_all(const struct hly_mpi_how *how, const struct hly_mpi_blocks *sent,
                       const struct hly_mpi_blocks *received, struct hly_mpi_comm *comm);
 /*
- * The reduction of `count` elements of each remote rank. Of the result this rank gets `own`, from
+ * Reduces `count` elements of each remote rank. This rank gets `own` elements of the result, from
  * `first` on. root: as above, or MPI_ANY_SOURCE: each rank gets one.
  */
 struct hly_mpi_reduction {

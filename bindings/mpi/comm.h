@@ -23,7 +23,7 @@ static inline void hly_mpi_drop(void *object)
 /* ---------------------------------------------------------------- group.c */
 
 void hly_mpi_groups_open(void);
-/* Of these ranks of MPI_COMM_WORLD; without any: MPI_GROUP_EMPTY. NULL: no memory. */
+/* Makes a group of these ranks of MPI_COMM_WORLD; without any: MPI_GROUP_EMPTY. NULL: no memory. */
 struct hly_mpi_group *hly_mpi_group_of(const int world[], int size);
 int hly_mpi_check_group(const char *function, const struct hly_mpi_group *group);
 /* The rank in `to` of each member of `from`, or MPI_UNDEFINED, in memory that the caller frees. */
@@ -68,7 +68,7 @@ static inline int hly_mpi_span(const struct hly_mpi_comm *comm)
 
 /* ---------------------------------------------------------------- topology.c */
 
-/* A block of memory: what stands behind `at` depends on the kind. */
+/* A block of memory: what `at` holds depends on the kind. */
 struct hly_mpi_topology {
     int kind; /* MPI_CART, MPI_GRAPH, MPI_DIST_GRAPH */
     size_t bytes;

@@ -190,7 +190,7 @@ struct hly_mpi_comm {
     halay_comm_t *halay; /* NULL: MPI_COMM_SELF without a job, or an intercommunicator's part */
     int rank, size;
     struct hly_mpi_group *group, *remote; /* remote: of an intercommunicator */
-    /* Of an intercommunicator, whose `halay` has the ranks of both groups: where each begins. */
+    /* An intercommunicator's `halay` has the ranks of both groups: here each begins in it. */
     int local_first, remote_first;
     struct hly_mpi_errhandler *errhandler;
     struct hly_mpi_attributes *attributes;

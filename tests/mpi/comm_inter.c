@@ -116,7 +116,6 @@ static void try_rooted(int at, int root)
 static void try_exchanges(void)
 {
     const int n = BLOCK;
-    int sum = 0;
     clear();
     for (int k = 0; k < n; k++)
         sent[k] = value(side, rank, 0, k);
@@ -165,6 +164,12 @@ static void try_exchanges(void)
             for (int k = 0; k < n; k++)
                 CHECK(got[r * n + k] == (k < (rank + r) % 3 ? value(!side, r, rank, k) : -1));
     }
+}
+
+static void try_reductions(void)
+{
+    const int n = BLOCK;
+    int sum = 0;
     clear();
     for (int r = 0; r < remote; r++)
         sum += value(!side, r, 0, 0);
@@ -207,6 +212,7 @@ static void try_collectives(MPI_Comm on, int my_side)
             for (int root = 0; root < (at == side ? size : remote); root++)
                 try_rooted(at, root);
         try_exchanges();
+        try_reductions();
     }
     form = 0;
 }
