@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "calls.h"
 #include "error.h"
 
 struct hly_mpi_errhandler hly_mpi_errors_are_fatal = {

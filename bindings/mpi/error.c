@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calls.h"
 
 /* ---------------------------------------------------------------- the thread's last error */
 

@@ -10,7 +10,6 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "calls.h"
 #include "error.h"
 #include "handle.h"
 

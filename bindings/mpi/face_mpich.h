@@ -75,7 +75,7 @@ struct face_number {
     uint32_t mpich;
     uint32_t abi;
 };
-#include "numbers.inc"
+#include <numbers.inc>
 
 static inline int in_rank(int n)
 {

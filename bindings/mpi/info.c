@@ -9,7 +9,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "calls.h"
 #include "error.h"
 
 struct hly_mpi_info hly_mpi_info_env = {

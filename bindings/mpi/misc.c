@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calls.h"
 #include "error.h"
 
 static int null_result(const char *function)

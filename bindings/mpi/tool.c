@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calls.h"
 
 enum {
     NOT_INITIALIZED = 1003,
