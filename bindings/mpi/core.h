@@ -180,6 +180,11 @@ struct hly_mpi_op {
  */
 int hly_mpi_op_find(const char *function, struct hly_mpi_op *op, struct hly_mpi_type *type,
                     halay_op_t *found, halay_type_t *as, int64_t *each);
+/* The same for a communicator of one rank, where nothing is combined: it makes no operation of
+ * Halay's, whose number other ranks would have to count, too. */
+int hly_mpi_op_find_alone(const char *function, const struct hly_mpi_op *op,
+                          const struct hly_mpi_type *type, halay_op_t *found, halay_type_t *as,
+                          int64_t *each);
 /* Once for each hly_mpi_op_find() that has succeeded. */
 void hly_mpi_op_done(halay_op_t found);
 

@@ -126,6 +126,18 @@ int hly_mpi_op_find(const char *function, struct hly_mpi_op *op, struct hly_mpi_
     return MPI_SUCCESS;
 }
 
+int hly_mpi_op_find_alone(const char *function, const struct hly_mpi_op *op,
+                          const struct hly_mpi_type *type, halay_op_t *found, halay_type_t *as,
+                          int64_t *each)
+{
+    if (op->predefined && !kernel_of(function, op, type))
+        return MPI_ERR_OP;
+    *found = HALAY_MAX; /* of bytes, which stay as they are */
+    *as = HALAY_UINT8;
+    *each = type->size;
+    return MPI_SUCCESS;
+}
+
 /* ---------------------------------------------------------------- calls of MPI */
 
 static int create(const char *function, hly_mpi_fn *fn, int commute, bool large,

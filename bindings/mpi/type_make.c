@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * type_make.c - constructors of datatypes, but for those of arrays: each computes a shape, and
+ * type_make.c - constructors of datatypes, except for those of arrays: each computes a shape, and
  * keeps its arguments for MPI_Type_get_contents.
  */
 #include <limits.h>

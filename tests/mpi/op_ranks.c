@@ -251,6 +251,11 @@ static void check_user(void)
     check("long elements", minus, far);
     if (hly_mpi_op_find("MPI_Allreduce", product, big, &found, &as, &each) != MPI_ERR_OP)
         wrong("an element of more than 4096 bytes was not refused", "big");
+    if (hly_mpi_op_find_alone("MPI_Allreduce", product, big, &found, &as, &each) ||
+        halay_type_bytes(as) * (size_t)each != (size_t)big->size ||
+        hly_mpi_op_find_alone("MPI_Allreduce", hly_mpi_predefined(HLY_MPI_OP, 0x21), matrix, &found,
+                              &as, &each) != MPI_ERR_OP)
+        wrong("hly_mpi_op_find_alone", "big");
     hly_mpi_op_free(&product);
     hly_mpi_op_free(&mixed);
     hly_mpi_op_free(&minus);
