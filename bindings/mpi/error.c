@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 /* ---------------------------------------------------------------- the thread's last error */
 
 static __thread struct {

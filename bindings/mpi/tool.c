@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 enum {
     NOT_INITIALIZED = 1003,
     NO_MEMORY = 1005,
