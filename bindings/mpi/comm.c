@@ -155,6 +155,15 @@ int hly_mpi_comm_compare(struct hly_mpi_comm *comm1, struct hly_mpi_comm *comm2,
     return MPI_SUCCESS;
 }
 
+/* No program is started by another one. */
+int hly_mpi_comm_get_parent(struct hly_mpi_comm **parent)
+{
+    const int rc = hly_mpi_check_job("MPI_Comm_get_parent");
+    if (!rc)
+        *parent = NULL;
+    return rc;
+}
+
 /* ---------------------------------------------------------------- name and info */
 
 int hly_mpi_comm_set_name(struct hly_mpi_comm *comm, const char *comm_name)
