@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core.h"
+
 enum {
     NOT_INITIALIZED = 1003,
     NO_MEMORY = 1005,
