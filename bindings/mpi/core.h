@@ -241,6 +241,8 @@ struct hly_mpi_request {
     struct hly_mpi_head head;
     enum hly_mpi_request_is is;
     bool persistent, active;
+    bool done;                 /* result and status are kept here, for the program */
+    int result;
     halay_request_t *halay;    /* NULL: it is done already */
     struct hly_mpi_comm *comm; /* held: released when the request is freed, after `halay` was */
     const char *function;      /* "MPI_Irecv", for messages */

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * request.c - waiting for requests of all kinds, testing, starting, cancelling and freeing them.
+ *
+ * A request is done once: take() has then kept its result and its status in it, and what remains is
+ * to give them to the program. A freed request that is still active stays in a list until it is
+ * done.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "message.h"
+
+#define PAUSE_NS 1000000
+
+/* ---------------------------------------------------------------- one */
+
+/* Keeps the result of a request whose call has ended. */
+static void take(struct hly_mpi_request *r, int code, const halay_envelope_t *came)
+{
+    r->done = true;
+    if (r->is == HLY_MPI_IS_SEND || r->is == HLY_MPI_IS_RECV)
+        hly_mpi_status_fill(&r->status, r->comm, came);
+    else
+        hly_mpi_status_none(&r->status, MPI_ANY_SOURCE);
+    if (code && (r->is == HLY_MPI_IS_SEND || r->is == HLY_MPI_IS_RECV))
+        r->result = hly_mpi_message_result(r, code, came);
+    else if (code)
+        r->result = hly_mpi_result(code, r->comm, r->function);
+    else
+        r->result = r->then ? r->then(r) : MPI_SUCCESS;
+    r->status.error = r->result;
+}
+
+/* Without a call, as to MPI_PROC_NULL, its status is there already. */
+static void take_at_once(struct hly_mpi_request *r)
+{
+    r->done = true;
+    r->result = r->status.error = MPI_SUCCESS;
+}
+
+/* Waits until it is done; of one that is active. */
+static void finish(struct hly_mpi_request *r)
+{
+    halay_envelope_t came = {.size = sizeof(came), .source = -1, .tag = -1};
+    if (r->done)
+        return;
+    if (!r->halay) {
+        take_at_once(r);
+        return;
+    }
+    const int code = halay_message_wait(r->halay, &came);
+    if (!(r->persistent && r->is == HLY_MPI_IS_CALL)) /* it is made once, and started again */
+        r->halay = NULL;
+    take(r, code, &came);
+}
+
+bool hly_mpi_request_is_done(struct hly_mpi_request *r)
+{
+    if (!r->done && r->halay && !halay_message_is_done(r->halay))
+        return false;
+    finish(r);
+    return true;
+}
+
+void hly_mpi_request_drop(struct hly_mpi_request *r)
+{
+    if (r->halay)
+        halay_request_free(r->halay);
+    if (r->end)
+        r->end(r);
+    free(r->kept);
+    if (r->comm)
+        hly_mpi_object_release(r->comm);
+    hly_mpi_object_release(r);
+}
+
+/* Gives the result of one that is done, and ends it. */
+static int give(struct hly_mpi_request **request, struct hly_mpi_status *status)
+{
+    struct hly_mpi_request *r = *request;
+    const int rc = r->result;
+    if (status)
+        *status = r->status;
+    r->active = r->done = false;
+    if (!r->persistent) {
+        hly_mpi_request_drop(r);
+        *request = NULL;
+    }
+    return rc;
+}
+
+static bool is_active(const struct hly_mpi_request *r)
+{
+    return r && r->active;
+}
+
+int hly_mpi_request_end(struct hly_mpi_request **request, struct hly_mpi_status *status)
+{
+    if (!is_active(*request)) {
+        hly_mpi_status_none(status, MPI_ANY_SOURCE);
+        return MPI_SUCCESS;
+    }
+    finish(*request);
+    return give(request, status);
+}
+
+int hly_mpi_request_finish(struct hly_mpi_request *request, struct hly_mpi_status *status)
+{
+    return hly_mpi_request_end(&request, status);
+}
+
+/* ---------------------------------------------------------------- freed, and still active */
+
+static struct {
+    pthread_mutex_t mutex;
+    struct hly_mpi_request **list;
+    int n, room;
+} freed = {.mutex = PTHREAD_MUTEX_INITIALIZER}; /* an MPI process is one job */
+
+static void reap(void)
+{
+    if (!__atomic_load_n(&freed.n, __ATOMIC_RELAXED))
+        return;
+    pthread_mutex_lock(&freed.mutex);
+    for (int i = 0; i < freed.n;) {
+        if (!hly_mpi_request_is_done(freed.list[i])) {
+            i++;
+            continue;
+        }
+        freed.list[i]->persistent = false;
+        give(&freed.list[i], NULL);
+        freed.list[i] = freed.list[--freed.n];
+    }
+    pthread_mutex_unlock(&freed.mutex);
+}
+
+void hly_mpi_requests_leave(void)
+{
+    while (__atomic_load_n(&freed.n, __ATOMIC_RELAXED)) {
+        halay_context_progress(hly_mpi_job.context, PAUSE_NS);
+        reap();
+    }
+}
+
+int hly_mpi_request_free(struct hly_mpi_request **request)
+{
+    struct hly_mpi_request *r = *request;
+    int rc = MPI_SUCCESS;
+    if (!r)
+        return hly_mpi_fail(MPI_ERR_REQUEST, "MPI_Request_free: the request is MPI_REQUEST_NULL");
+    *request = NULL;
+    if (!r->active) {
+        hly_mpi_request_drop(r);
+        return MPI_SUCCESS;
+    }
+    pthread_mutex_lock(&freed.mutex);
+    if (freed.n == freed.room) {
+        const int room = freed.room ? 2 * freed.room : 16;
+        struct hly_mpi_request **more = realloc(freed.list, (size_t)room * sizeof(struct hly_mpi_request *));
+        if (more) {
+            freed.list = more;
+            freed.room = room;
+        }
+    }
+    if (freed.n < freed.room)
+        freed.list[freed.n++] = r;
+    else
+        rc = hly_mpi_fail(MPI_ERR_NO_MEM, "MPI_Request_free: no memory");
+    pthread_mutex_unlock(&freed.mutex);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- wait and test */
+
+static void progress(uint64_t timeout_ns)
+{
+    if (hly_mpi_job.context)
+        halay_context_progress(hly_mpi_job.context, timeout_ns);
+    reap();
+}
+
+int hly_mpi_wait(struct hly_mpi_request **request, struct hly_mpi_status *status)
+{
+    const int rc = hly_mpi_request_end(request, status);
+    reap();
+    return rc;
+}
+
+int hly_mpi_test(struct hly_mpi_request **request, int *flag, struct hly_mpi_status *status)
+{
+    *flag = 1;
+    if (!is_active(*request) || hly_mpi_request_is_done(*request))
+        return hly_mpi_request_end(request, status);
+    progress(0);
+    *flag = hly_mpi_request_is_done(*request);
+    return *flag ? give(request, status) : MPI_SUCCESS;
+}
+
+/* Ends all, which are done or are waited for. */
+static int end_all(int64_t count, struct hly_mpi_request *requests[],
+                   struct hly_mpi_status statuses[])
+{
+    int rc = MPI_SUCCESS;
+    for (int64_t i = 0; i < count; i++) {
+        struct hly_mpi_status status;
+        const int one = hly_mpi_request_end(&requests[i], &status);
+        status.error = one;
+        if (statuses)
+            statuses[i] = status;
+        if (one)
+            rc = count == 1 && !statuses ? one : MPI_ERR_IN_STATUS;
+    }
+    return rc;
+}
+
+int hly_mpi_waitall(int64_t count, struct hly_mpi_request *requests[],
+                    struct hly_mpi_status statuses[])
+{
+    const int rc = end_all(count, requests, statuses);
+    reap();
+    return rc;
+}
+
+static bool all_done(int64_t count, struct hly_mpi_request *const requests[])
+{
+    bool all = true;
+    for (int64_t i = 0; i < count && all; i++)
+        all = !is_active(requests[i]) || hly_mpi_request_is_done(requests[i]);
+    return all;
+}
+
+int hly_mpi_testall(int64_t count, struct hly_mpi_request *requests[], int *flag,
+                    struct hly_mpi_status statuses[])
+{
+    *flag = all_done(count, requests);
+    if (!*flag) {
+        progress(0);
+        *flag = all_done(count, requests);
+    }
+    return *flag ? end_all(count, requests, statuses) : MPI_SUCCESS;
+}
+
+/* The first that is done; -1: none is; MPI_UNDEFINED: none is active. */
+static int first_done(int64_t count, struct hly_mpi_request *const requests[])
+{
+    int active = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (!is_active(requests[i]))
+            continue;
+        active++;
+        if (hly_mpi_request_is_done(requests[i]))
+            return (int)i;
+    }
+    return active ? -1 : MPI_UNDEFINED;
+}
+
+static int give_any(struct hly_mpi_request *requests[], int index, int *indx,
+                    struct hly_mpi_status *status)
+{
+    *indx = index;
+    if (index >= 0)
+        return give(&requests[index], status);
+    hly_mpi_status_none(status, MPI_ANY_SOURCE);
+    return MPI_SUCCESS;
+}
+
+int hly_mpi_waitany(int64_t count, struct hly_mpi_request *requests[], int *indx,
+                    struct hly_mpi_status *status)
+{
+    int index;
+    while ((index = first_done(count, requests)) == -1)
+        progress(PAUSE_NS);
+    return give_any(requests, index, indx, status);
+}
+
+int hly_mpi_testany(int64_t count, struct hly_mpi_request *requests[], int *indx, int *flag,
+                    struct hly_mpi_status *status)
+{
+    int index = first_done(count, requests);
+    if (index == -1) {
+        progress(0);
+        index = first_done(count, requests);
+    }
+    *flag = index != -1;
+    if (*flag)
+        return give_any(requests, index, indx, status);
+    *indx = MPI_UNDEFINED;
+    return MPI_SUCCESS;
+}
+
+/* Ends those that are done. */
+static int give_some(int64_t count, struct hly_mpi_request *requests[], int *outcount,
+                     int indices[], struct hly_mpi_status statuses[])
+{
+    int n = 0, active = 0, rc = MPI_SUCCESS;
+    for (int64_t i = 0; i < count; i++) {
+        struct hly_mpi_status status;
+        if (!is_active(requests[i]))
+            continue;
+        active++;
+        if (!hly_mpi_request_is_done(requests[i]))
+            continue;
+        const int one = give(&requests[i], &status);
+        status.error = one;
+        if (statuses)
+            statuses[n] = status;
+        indices[n++] = (int)i;
+        rc = one ? MPI_ERR_IN_STATUS : rc;
+    }
+    *outcount = active ? n : MPI_UNDEFINED;
+    return rc;
+}
+
+int hly_mpi_waitsome(int64_t count, struct hly_mpi_request *requests[], int *outcount,
+                     int indices[], struct hly_mpi_status statuses[])
+{
+    while (first_done(count, requests) == -1)
+        progress(PAUSE_NS);
+    return give_some(count, requests, outcount, indices, statuses);
+}
+
+int hly_mpi_testsome(int64_t count, struct hly_mpi_request *requests[], int *outcount,
+                     int indices[], struct hly_mpi_status statuses[])
+{
+    progress(0);
+    return give_some(count, requests, outcount, indices, statuses);
+}
+
+int hly_mpi_request_get_status(struct hly_mpi_request *request, int *flag,
+                               struct hly_mpi_status *status)
+{
+    *flag = 1;
+    if (is_active(request) && !hly_mpi_request_is_done(request)) {
+        progress(0);
+        *flag = hly_mpi_request_is_done(request);
+    }
+    if (*flag && is_active(request) && status)
+        *status = request->status;
+    else if (*flag)
+        hly_mpi_status_none(status, MPI_ANY_SOURCE);
+    return MPI_SUCCESS;
+}
+
+/* ---------------------------------------------------------------- start and cancel */
+
+static int start(const char *function, struct hly_mpi_request *r)
+{
+    if (!r || !r->persistent)
+        return hly_mpi_fail(MPI_ERR_REQUEST, "%s: the request is not persistent", function);
+    if (r->active)
+        return hly_mpi_fail(MPI_ERR_REQUEST,
+                            "%s: the request was started, and not waited for since then", function);
+    const int rc = r->start ? r->start(r) : MPI_SUCCESS;
+    r->active = !rc;
+    r->done = false;
+    return rc;
+}
+
+int hly_mpi_start(struct hly_mpi_request **request)
+{
+    return start("MPI_Start", *request);
+}
+
+int hly_mpi_startall(int64_t count, struct hly_mpi_request *requests[])
+{
+    int rc = MPI_SUCCESS;
+    for (int64_t i = 0; i < count && !rc; i++)
+        rc = start("MPI_Startall", requests[i]);
+    return rc;
+}
+
+int hly_mpi_cancel(struct hly_mpi_request **request)
+{
+    const struct hly_mpi_request *r = *request;
+    if (!is_active(r))
+        return hly_mpi_fail(MPI_ERR_REQUEST, "MPI_Cancel: the request is not active");
+    if (r->is == HLY_MPI_IS_RECV && !r->done && r->halay)
+        halay_message_cancel(r->halay);
+    return MPI_SUCCESS;
+}
