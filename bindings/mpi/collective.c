@@ -147,7 +147,10 @@ int hly_mpi_collect_op(struct hly_mpi_collect *call, struct hly_mpi_op *op,
     if (!op)
         return hly_mpi_fail(MPI_ERR_OP, "%s: the operation is MPI_OP_NULL, or was freed",
                             call->how->function);
-    int rc = hly_mpi_op_find(call->how->function, op, type, &call->op, &call->type, each);
+    const bool alone = call->comm->size == 1;
+    int rc =
+        alone ? hly_mpi_op_find_alone(call->how->function, op, type, &call->op, &call->type, each)
+              : hly_mpi_op_find(call->how->function, op, type, &call->op, &call->type, each);
     if (rc || call->op < HALAY_OP_USER)
         return rc;
     kept = kept_of(call);

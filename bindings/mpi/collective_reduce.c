@@ -212,14 +212,22 @@ static int diagnose(int code, struct hly_mpi_op *op, struct hly_mpi_type *type,
     return rc;
 }
 
+/* Is it a number of C, by its number in the standard's ABI? For those Halay and MPI agree on which
+ * operations take them; not for MPI_CHAR and MPI_BYTE. */
+static inline bool is_number(const struct hly_mpi_type *type)
+{
+    const uint32_t n = type->head.handle;
+    return n - 0x208u < 0x10u || (n - 0x240u < 0x20u && n != 0x243u && n != 0x247u);
+}
+
 /* The most frequent call of many programs: a predefined type and operation go to Halay at once. */
 int hly_mpi_allreduce(const void *sendbuf, void *recvbuf, int64_t count,
                       struct hly_mpi_type *datatype, struct hly_mpi_op *op,
                       struct hly_mpi_comm *comm)
 {
-    const bool simplest = comm && comm->halay && !comm->remote && datatype &&
-                          datatype->predefined && datatype->halay >= 0 && datatype->dense && op &&
-                          op->halay >= 0 && count >= 0 && sendbuf != recvbuf;
+    const bool simplest = comm && comm->halay && !comm->remote && datatype && is_number(datatype) &&
+                          datatype->halay >= 0 && op && op->halay >= 0 && count >= 0 &&
+                          sendbuf != recvbuf;
     if (__builtin_expect(!simplest, 0))
         return allreduce(HLY_MPI_HOW_NOW("MPI_Allreduce"), sendbuf, recvbuf, count, datatype, op,
                          comm);
