@@ -5,6 +5,7 @@
 generate.py OUT [FILE.c ...] writes into the folder OUT:
     calls.h      prototypes of hly_mpi_*(), by which a face calls the library
     mpi.h        the header of the standard's ABI
+    mpich/mpi.h  the same of MPICH's ABI, for tests of that library
     wrappers.c   PMPI_Xxx() and MPI_Xxx() of every function; compiled once for each face
     numbers.inc  the numbers of MPICH's ABI beside those of the standard's
 A function that none of the C files defines gets a wrapper that says so.
@@ -175,9 +176,19 @@ def read_functions():
 
 
 def write(folder, name, comment, text):
-    with open(os.path.join(folder, name), "w", encoding="ascii") as out:
-        out.write("/* SPDX-License-Identifier: Apache-2.0 */\n")
-        out.write(f"/* {name} - {comment} Made by generate.py. */\n{text}")
+    """What is the same already stays as old as it is, and nothing is built again."""
+    if comment:
+        text = (
+            "/* SPDX-License-Identifier: Apache-2.0 */\n"
+            f"/* {name} - {comment} Made by generate.py. */\n{text}"
+        )
+    path = os.path.join(folder, name)
+    if os.path.exists(path):
+        with open(path, encoding="ascii") as old:
+            if old.read() == text:
+                return
+    with open(path, "w", encoding="ascii") as out:
+        out.write(text)
 
 
 def by_hand(function):
@@ -474,28 +485,58 @@ def read_constants():
 ENUMS = {"safety": "MPI_T_cb_safety", "ordering": "MPI_T_source_order"}
 
 
-def header(functions, classes):
-    enums, constants = [], []
+STATUS = "MPI_SOURCE MPI_TAG MPI_ERROR MPI_internal[5]"
+MPICH_STATUS = "count_lo count_hi_and_cancelled MPI_SOURCE MPI_TAG MPI_ERROR"
+
+
+def constant(kind, row, mpich):
+    """Its value in C, or None."""
+    name, value, other, ctype = row
+    if mpich:
+        value = "MPIR_Dup_fn" if name.endswith("DUP_FN") else other
+    if kind in HANDLES:
+        ctype = f"MPI_{HANDLES[kind]}"
+    if value and ctype:
+        return f"(({ctype}){value})"
+    return f"({value})" if value and value.startswith("-") else value
+
+
+def header(functions, classes, mpich):
+    enums, constants, handles = [], [], []
     for kind, rows in classes.items():
         if kind in ENUMS:
-            members = ",\n".join(f"    MPI_{name} = {value}" for name, value, _, _ in rows)
+            members = ",\n".join(f"    MPI_{row[0]} = {constant(kind, row, mpich)}" for row in rows)
             enums.append(f"typedef enum {ENUMS[kind]} {{\n{members}\n}} {ENUMS[kind]};\n")
             continue
-        for name, value, _, ctype in rows:
-            ctype = f"MPI_{HANDLES[kind]}" if kind in HANDLES else ctype
-            if ctype:
-                value = f"(({ctype}){value})"
-            elif value.startswith("-"):
-                value = f"({value})"
-            constants.append(f"#define MPI_{name:30} {value}")
+        for row in rows:
+            value = constant(kind, row, mpich)
+            if kind == "alias":
+                value = row[1]
+            if value:
+                constants.append(f"#define MPI_{row[0]:30} {value}")
         constants.append("")
+    for name in sorted(HANDLES.values()):
+        ctype = "int " if mpich and name != "File" else f"struct MPI_ABI_{name} *"
+        handles.append(f"typedef {ctype}MPI_{name};")
+    handles.append("")
+    status = [f"    int {member};" for member in (MPICH_STATUS if mpich else STATUS).split()]
     prototypes = []
     for prefix in ("", "P"):
         prototypes += [f"{f.returns()} {prefix}{f.mpi()}({f.arguments()});" for f in functions]
         prototypes.append("")
+    if mpich:
+        prototypes.append("MPI_Copy_function MPIR_Dup_fn;\n")
     with open(os.path.join(HERE, "mpi.h.in"), encoding="ascii") as text:
         text = text.read()
-    for name, lines in (("ENUMS", enums), ("CONSTANTS", constants), ("FUNCTIONS", prototypes)):
+    abi = "MPICH's ABI" if mpich else "the standard's ABI 1.0"
+    for name, lines in (
+        ("ABI", [abi]),
+        ("HANDLES", handles),
+        ("STATUS", status),
+        ("ENUMS", enums),
+        ("CONSTANTS", constants),
+        ("FUNCTIONS", prototypes),
+    ):
         text = text.replace(f"@{name}@", "\n".join(lines))
     return text
 
@@ -535,8 +576,9 @@ def main():
     write(folder, "calls.h", "the functions of MPI, as core.h says.", calls(functions))
     classes = read_constants()
     write(folder, "numbers.inc", "face_mpich.h includes it.", numbers(classes))
-    with open(os.path.join(folder, "mpi.h"), "w", encoding="ascii") as out:
-        out.write(header(functions, classes))
+    write(folder, "mpi.h", None, header(functions, classes, False))
+    os.makedirs(os.path.join(folder, "mpich"), exist_ok=True)
+    write(folder, "mpich/mpi.h", None, header(functions, classes, True))
     defined = read_defined(sys.argv[2:])
     write(folder, "wrappers.c", "what a program calls; face.h.", wrappers(functions, defined))
 

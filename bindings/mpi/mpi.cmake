@@ -14,7 +14,7 @@ set(mpi_made ${CMAKE_BINARY_DIR}/generated/mpi)
 file(MAKE_DIRECTORY ${mpi_made})
 set(mpi_face ${CMAKE_CURRENT_SOURCE_DIR}/mpi)
 add_custom_command(
-  OUTPUT ${mpi_made}/wrappers.c ${mpi_made}/calls.h ${mpi_made}/numbers.inc ${mpi_made}/mpi.h
+  OUTPUT ${mpi_made}/wrappers.c ${mpi_made}/calls.h ${mpi_made}/numbers.inc ${mpi_made}/mpi.h ${mpi_made}/mpich/mpi.h
   COMMAND Python3::Interpreter ${mpi_face}/generate.py ${mpi_made} ${mpi_all}
   DEPENDS ${mpi_face}/generate.py ${mpi_face}/functions.txt ${mpi_face}/constants.txt ${mpi_face}/mpi.h.in ${mpi_all}
   VERBATIM)
