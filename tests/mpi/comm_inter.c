@@ -217,6 +217,21 @@ static void try_collectives(MPI_Comm on, int my_side)
     form = 0;
 }
 
+/* The source of a message is a rank of the remote group. */
+static void try_messages(MPI_Comm inter)
+{
+    int at, mine, far, out, in = -1;
+    MPI_Status status;
+    TRY(MPI_Comm_rank(inter, &at));
+    TRY(MPI_Comm_size(inter, &mine));
+    TRY(MPI_Comm_remote_size(inter, &far));
+    out = world;
+    if (at >= (mine < far ? mine : far))
+        return;
+    TRY(MPI_Sendrecv(&out, 1, MPI_INT, at, 3, &in, 1, MPI_INT, MPI_ANY_SOURCE, 3, inter, &status));
+    CHECK(status.MPI_SOURCE == at && in >= 0 && in != world);
+}
+
 /* In the order of both groups, upper ones first if `reversed`. */
 static void try_merge(MPI_Comm inter, int my_side, int reversed)
 {
@@ -262,6 +277,7 @@ int main(int argc, char **argv)
     CHECK(flag == (my_side ? low : n - low));
     TRY(MPI_Group_free(&group));
     try_collectives(inter, my_side);
+    try_messages(inter);
     try_merge(inter, my_side, 0);
     try_merge(inter, my_side, 1);
     TRY(MPI_Comm_dup(inter, &other));
