@@ -259,6 +259,6 @@ struct hly_mpi_request {
 int hly_mpi_request_finish(struct hly_mpi_request *request, struct hly_mpi_status *status);
 
 /* Prototypes of all hly_mpi_xxx_yyy() for MPI_Xxx_yyy: made by generate.py. */
-#include "calls.h"
+#include <calls.h> /* made by generate.py */
 
 #endif
