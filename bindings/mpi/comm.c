@@ -27,6 +27,7 @@ static void end_comm(void *object)
     hly_mpi_drop(comm->errhandler);
     hly_mpi_drop(comm->info);
     hly_mpi_comm_tags_free(comm->tags);
+    hly_mpi_buffer_free(comm->buffer);
     free(comm->topology);
 }
 
@@ -55,6 +56,8 @@ int hly_mpi_comm_make(const char *function, halay_comm_t *halay, struct hly_mpi_
     comm->group = group;
     comm->rank = group->rank;
     comm->size = group->size;
+    if (parent)
+        group->session = parent->group->session;
     comm->errhandler = parent ? parent->errhandler : hly_mpi_predefined(HLY_MPI_ERRHANDLER, 0x141);
     if (comm->errhandler)
         hly_mpi_object_hold(comm->errhandler);
@@ -113,6 +116,7 @@ static int give_group(const char *function, const struct hly_mpi_group *group,
     if (!copy)
         return hly_mpi_fail(MPI_ERR_NO_MEM, "%s: no memory for a group of %d", function,
                             group->size);
+    copy->session = group->session;
     *made = copy;
     return MPI_SUCCESS;
 }
@@ -223,6 +227,8 @@ static int comm_free(const char *function, struct hly_mpi_comm **comm)
     rc = hly_mpi_attributes_free(HLY_MPI_COMM, *comm, &(*comm)->attributes);
     if (rc)
         return rc;
+    hly_mpi_buffer_free((*comm)->buffer); /* what is pending in it uses the communicator */
+    (*comm)->buffer = NULL;
     hly_mpi_object_release(*comm);
     *comm = NULL;
     return MPI_SUCCESS;

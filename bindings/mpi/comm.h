@@ -12,6 +12,9 @@
 
 /* MPI_SUCCESS between MPI_Init and MPI_Finalize, or in a session; otherwise MPI_ERR_OTHER. */
 int hly_mpi_check_job(const char *function);
+int hly_mpi_check_session(const char *function, const struct hly_mpi_session *session);
+/* buffer.c: waits for what is pending in it. buffer: or NULL. */
+void hly_mpi_buffer_free(struct hly_mpi_buffer *buffer);
 
 /* Ends one use; takes NULL. */
 static inline void hly_mpi_drop(void *object)

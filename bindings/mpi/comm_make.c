@@ -338,6 +338,7 @@ int hly_mpi_comm_create_from_group(struct hly_mpi_group *group, const char *stri
                            newcomm);
     if (rc)
         return rc;
+    (*newcomm)->group->session = group->session;
     if (errhandler) {
         hly_mpi_object_hold(errhandler);
         hly_mpi_drop((*newcomm)->errhandler);

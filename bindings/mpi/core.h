@@ -92,6 +92,8 @@ struct hly_mpi_face {
     void (*call_error)(hly_mpi_fn *fn, enum hly_mpi_kind kind, void *object, int *code);
     int (*error_number)(int abi_class); /* of this face */
     int (*call_query)(hly_mpi_fn *fn, void *extra, struct hly_mpi_status *status);
+    int (*error_class)(int number); /* of the standard's ABI, for one of this face */
+    void *automatic;                /* MPI_BUFFER_AUTOMATIC of this face */
 };
 
 /* ---------------------------------------------------------------- arguments */
@@ -125,8 +127,8 @@ struct hly_mpi_job {
     halay_context_t *context; /* NULL: before MPI_Init, or after MPI_Finalize */
     struct hly_mpi_comm *world, *self;
     int initialized, finalized, thread_level;
-    halay_comm_t *base; /* of all ranks, for the library's own calls */
-    int rank, size;     /* in it, which is as MPI_COMM_WORLD */
+    halay_comm_t *base;                /* of all ranks, for the library's own calls */
+    int rank, size;                    /* in it, which is as MPI_COMM_WORLD */
     struct hly_mpi_op_slots *op_slots; /* of the context: op_user.c */
 };
 extern struct hly_mpi_job hly_mpi_job;
@@ -201,13 +203,15 @@ struct hly_mpi_comm {
     struct hly_mpi_attributes *attributes;
     struct hly_mpi_topology *topology;
     struct hly_mpi_info *info;
-    struct hly_mpi_tags *tags; /* of MPI_Comm_create_group: comm_make.c */
+    struct hly_mpi_tags *tags;     /* of MPI_Comm_create_group: comm_make.c */
+    struct hly_mpi_buffer *buffer; /* for MPI_Bsend: buffer.c; NULL: none */
     char name[128];
 };
 struct hly_mpi_group {
     struct hly_mpi_head head;
-    int size, rank; /* rank of this process, or MPI_UNDEFINED */
-    int world[];    /* the ranks in MPI_COMM_WORLD */
+    int size, rank;   /* rank of this process, or MPI_UNDEFINED */
+    uint32_t session; /* handle of the session that it comes from; 0: none */
+    int world[];      /* the ranks in MPI_COMM_WORLD */
 };
 /* Is it a communicator of this job? Before MPI_Init and after MPI_Finalize: MPI_ERR_OTHER. */
 int hly_mpi_check_comm(const char *function, const struct hly_mpi_comm *comm);
@@ -219,6 +223,7 @@ struct hly_mpi_session {
     struct hly_mpi_head head;
     struct hly_mpi_errhandler *errhandler;
     struct hly_mpi_info *info;
+    struct hly_mpi_buffer *buffer;
 };
 
 /* attribute.c. _copy(): those of an object's list whose copy functions want it, for its duplicate.
@@ -241,7 +246,7 @@ struct hly_mpi_request {
     struct hly_mpi_head head;
     enum hly_mpi_request_is is;
     bool persistent, active;
-    bool done;                 /* result and status are kept here, for the program */
+    bool done; /* result and status are kept here, for the program */
     int result;
     halay_request_t *halay;    /* NULL: it is done already */
     struct hly_mpi_comm *comm; /* held: released when the request is freed, after `halay` was */
@@ -250,6 +255,11 @@ struct hly_mpi_request {
     /* When it is done: unpacks, frees what the call needed. Called once. */
     int (*then)(struct hly_mpi_request *request);
     int (*start)(struct hly_mpi_request *request); /* of a persistent one */
+    /* Of one without `halay`, or NULL: is it done? It makes no progress. */
+    bool (*is_done)(struct hly_mpi_request *request);
+    /* Or NULL: called when the program has got the result, which it may make an error. */
+    int (*given)(struct hly_mpi_request *request);
+    int (*cancel)(struct hly_mpi_request *request); /* or NULL */
     /* Or NULL: releases what then and start use (types, packed data), before the request is freed.
      */
     void (*end)(struct hly_mpi_request *request);

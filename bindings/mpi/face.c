@@ -220,11 +220,18 @@ static int error_number(int abi_class)
     return out_error(abi_class);
 }
 
+static int error_class(int number)
+{
+    return in_error(number);
+}
+
 const struct hly_mpi_face hly_mpi_this_face = {
 #ifdef HLY_MPI_MPICH
     .name = "MPICH ABI",
+    .automatic = (void *)(intptr_t)-2,
 #else
     .name = "MPI ABI 1.0",
+    .automatic = MPI_BUFFER_AUTOMATIC,
 #endif
     .call_op = call_op,
     .call_copy = call_copy,
@@ -232,6 +239,7 @@ const struct hly_mpi_face hly_mpi_this_face = {
     .call_error = call_error,
     .error_number = error_number,
     .call_query = call_query,
+    .error_class = error_class,
 };
 
 /* MPICH's programs are not of the standard's ABI: for them it has no version. */

@@ -76,20 +76,23 @@ static int *table_of(const char *function, const struct hly_mpi_group *group)
     return table;
 }
 
-/* Gives the group of a list, which it frees. */
-static int give(const char *function, int *world, int size, struct hly_mpi_group **made)
+/* Gives the group of a list, which it frees. from: the group that the list is made of. */
+static int give(const char *function, int *world, int size, const struct hly_mpi_group *from,
+                struct hly_mpi_group **made)
 {
     struct hly_mpi_group *group = hly_mpi_group_of(world, size);
     free(world);
     if (!group)
         return hly_mpi_fail(MPI_ERR_NO_MEM, "%s: no memory for a group of %d", function, size);
+    if (size) /* else it is MPI_GROUP_EMPTY */
+        group->session = from->session;
     *made = group;
     return MPI_SUCCESS;
 }
 
 static int *list_new(const char *function, int size)
 {
-    int *list = malloc((size_t)(size > 0 ? size : 1) * sizeof(*list));
+    int *list = calloc((size_t)(size > 0 ? size : 1), sizeof(*list));
     if (!list)
         hly_mpi_fail(MPI_ERR_NO_MEM, "%s: no memory for a list of %d ranks", function, size);
     return list;
@@ -197,7 +200,7 @@ static int combine(const char *function, struct hly_mpi_group *group1, struct hl
             list[size++] = group2->world[i];
     free(one);
     free(two);
-    return list ? give(function, list, size, made) : MPI_ERR_NO_MEM;
+    return list ? give(function, list, size, group1, made) : MPI_ERR_NO_MEM;
 }
 
 int hly_mpi_group_union(struct hly_mpi_group *group1, struct hly_mpi_group *group2,
@@ -256,7 +259,7 @@ static int select_ranks(const char *function, struct hly_mpi_group *group, int n
             list[size++] = group->world[i];
     free(chosen);
     if (!rc)
-        return give(function, list, size, made);
+        return give(function, list, size, group, made);
     free(list);
     return rc;
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "comm.h"
+#include "message.h"
 
 struct hly_mpi_job hly_mpi_job;
 
@@ -37,6 +38,7 @@ static void end_session(void *object)
     struct hly_mpi_session *session = object;
     hly_mpi_drop(session->errhandler);
     hly_mpi_drop(session->info);
+    hly_mpi_buffer_free(session->buffer);
 }
 
 static int make_predefined(void)
@@ -100,6 +102,8 @@ static int leave_job(const char *function)
 {
     if (--users)
         return MPI_SUCCESS;
+    hly_mpi_buffers_leave();
+    hly_mpi_requests_leave();
     int rc = halay_barrier(hly_mpi_job.base);
     halay_comm_free(hly_mpi_job.base);
     hly_mpi_job.base = NULL;
@@ -201,6 +205,11 @@ int hly_mpi_finalize(void)
     rc = hly_mpi_attributes_free(HLY_MPI_COMM, hly_mpi_job.self, &hly_mpi_job.self->attributes);
     const int world =
         hly_mpi_attributes_free(HLY_MPI_COMM, hly_mpi_job.world, &hly_mpi_job.world->attributes);
+    hly_mpi_buffer_free(hly_mpi_job.self->buffer);
+    hly_mpi_buffer_free(hly_mpi_job.world->buffer);
+    hly_mpi_job.self->buffer = hly_mpi_job.world->buffer = NULL;
+    hly_mpi_buffers_leave();
+    hly_mpi_requests_leave();
     const int code = halay_barrier(hly_mpi_job.world->halay);
     if (code)
         fprintf(stderr, "MPI_Finalize: rank %d: %s\n", hly_mpi_job.rank, halay_strerror(code));
@@ -278,7 +287,7 @@ int hly_mpi_get_processor_name(char *name, int *resultlen)
 static const char *const psets[] = {"mpi://WORLD", "mpi://SELF"};
 #define NPSETS ((int)(sizeof(psets) / sizeof(psets[0])))
 
-static int check_session(const char *function, const struct hly_mpi_session *session)
+int hly_mpi_check_session(const char *function, const struct hly_mpi_session *session)
 {
     if (session)
         return hly_mpi_check_job(function);
@@ -316,7 +325,7 @@ int hly_mpi_session_init(struct hly_mpi_info *info, struct hly_mpi_errhandler *e
 
 int hly_mpi_session_finalize(struct hly_mpi_session **session)
 {
-    int rc = check_session("MPI_Session_finalize", *session);
+    int rc = hly_mpi_check_session("MPI_Session_finalize", *session);
     if (rc)
         return rc;
     hly_mpi_object_release(*session);
@@ -329,7 +338,7 @@ int hly_mpi_session_finalize(struct hly_mpi_session **session)
 
 int hly_mpi_session_get_info(struct hly_mpi_session *session, struct hly_mpi_info **info_used)
 {
-    int rc = check_session("MPI_Session_get_info", session);
+    int rc = hly_mpi_check_session("MPI_Session_get_info", session);
     if (!rc)
         rc = session->info ? hly_mpi_info_dup(session->info, info_used)
                            : hly_mpi_info_create(info_used);
@@ -340,7 +349,7 @@ int hly_mpi_session_get_num_psets(struct hly_mpi_session *session, struct hly_mp
                                   int *npset_names)
 {
     (void)info;
-    const int rc = check_session("MPI_Session_get_num_psets", session);
+    const int rc = hly_mpi_check_session("MPI_Session_get_num_psets", session);
     if (!rc)
         *npset_names = NPSETS;
     return rc;
@@ -350,7 +359,7 @@ int hly_mpi_session_get_nth_pset(struct hly_mpi_session *session, struct hly_mpi
                                  int *pset_len, char *pset_name)
 {
     (void)info;
-    const int rc = check_session("MPI_Session_get_nth_pset", session);
+    const int rc = hly_mpi_check_session("MPI_Session_get_nth_pset", session);
     if (rc)
         return rc;
     if (n < 0 || n >= NPSETS)
@@ -376,7 +385,7 @@ int hly_mpi_session_get_pset_info(struct hly_mpi_session *session, const char *p
                                   struct hly_mpi_info **info)
 {
     char size[16];
-    int rc = check_session("MPI_Session_get_pset_info", session);
+    int rc = hly_mpi_check_session("MPI_Session_get_pset_info", session);
     const int which = find_pset(pset_name);
     if (rc)
         return rc;
@@ -390,7 +399,7 @@ int hly_mpi_session_get_pset_info(struct hly_mpi_session *session, const char *p
 int hly_mpi_group_from_session_pset(struct hly_mpi_session *session, const char *pset_name,
                                     struct hly_mpi_group **newgroup)
 {
-    const int rc = check_session("MPI_Group_from_session_pset", session);
+    const int rc = hly_mpi_check_session("MPI_Group_from_session_pset", session);
     const int which = find_pset(pset_name), n = which ? 1 : hly_mpi_job.size;
     if (rc)
         return rc;
@@ -405,6 +414,7 @@ int hly_mpi_group_from_session_pset(struct hly_mpi_session *session, const char 
     if (!made)
         return hly_mpi_fail(MPI_ERR_NO_MEM, "MPI_Group_from_session_pset: no memory for %d ranks",
                             n);
+    made->session = session->head.handle;
     *newgroup = made;
     return MPI_SUCCESS;
 }

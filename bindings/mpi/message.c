@@ -151,7 +151,7 @@ static int begin(const struct hly_mpi_end *e, halay_message_t *taken, bool persi
     struct hly_mpi_request *r = hly_mpi_object_new(HLY_MPI_REQUEST, sizeof(*r));
     struct kept *k = calloc(1, sizeof(*k));
     const size_t bytes = (size_t)(e->count * e->type->size);
-    if (r && k && !e->type->dense && bytes && !(k->packed = malloc(bytes))) {
+    if (r && k && (e->copied || !e->type->dense) && bytes && !(k->packed = malloc(bytes))) {
         free(k);
         k = NULL;
     }
@@ -214,10 +214,9 @@ static int send_now(const struct hly_mpi_end *e)
         return rc;
     if (!e->type->dense)
         return begin_and_end(e, NULL);
-    rc = halay_message_send(e->buffer, elements_of(e), type_of(e->type),
-                            hly_mpi_rank_of(e->comm, e->rank), e->tag,
-                            e->synchronous ? HALAY_SEND_SYNCHRONOUS : HALAY_SEND_STANDARD,
-                            e->comm->halay);
+    rc = halay_message_send(
+        e->buffer, elements_of(e), type_of(e->type), hly_mpi_rank_of(e->comm, e->rank), e->tag,
+        e->synchronous ? HALAY_SEND_SYNCHRONOUS : HALAY_SEND_STANDARD, e->comm->halay);
     return hly_mpi_result(rc, e->comm, e->function);
 }
 
@@ -245,10 +244,9 @@ static int receive_now(const struct hly_mpi_end *e, struct hly_mpi_status *statu
         return rc;
     if (!e->type->dense)
         return begin_and_end(e, status);
-    const int code = halay_message_recv(e->buffer, elements_of(e), type_of(e->type),
-                                        hly_mpi_rank_of(e->comm, e->rank),
-                                        e->tag == MPI_ANY_TAG ? HALAY_ANY_TAG : e->tag,
-                                        e->comm->halay, &came);
+    const int code = halay_message_recv(
+        e->buffer, elements_of(e), type_of(e->type), hly_mpi_rank_of(e->comm, e->rank),
+        e->tag == MPI_ANY_TAG ? HALAY_ANY_TAG : e->tag, e->comm->halay, &came);
     hly_mpi_status_fill(status, e->comm, &came);
     return code ? receive_result(e, code, &came) : MPI_SUCCESS;
 }
@@ -263,54 +261,101 @@ int hly_mpi_message_result(struct hly_mpi_request *r, int code, const halay_enve
 
 /* ---------------------------------------------------------------- the functions */
 
-#define SEND(name, text, mode)                                                                     \
-    int hly_mpi_##name(const void *buf, int64_t count, struct hly_mpi_type *datatype, int dest,    \
-                       int tag, struct hly_mpi_comm *comm)                                         \
-    {                                                                                              \
-        const struct hly_mpi_end e = {"MPI_" text, (void *)(uintptr_t)buf, count, datatype,        \
-                                      dest,        tag,                    comm,  true,            \
-                                      mode};                                                       \
-        return send_now(&e);                                                                       \
-    }
-#define SEND_LATER(name, text, mode, persistent)                                                   \
-    int hly_mpi_##name(const void *buf, int64_t count, struct hly_mpi_type *datatype, int dest,    \
-                       int tag, struct hly_mpi_comm *comm, struct hly_mpi_request **request)       \
-    {                                                                                              \
-        const struct hly_mpi_end e = {"MPI_" text, (void *)(uintptr_t)buf, count, datatype,        \
-                                      dest,        tag,                    comm,  true,            \
-                                      mode};                                                       \
-        return hly_mpi_end_begin(&e, persistent, request);                                         \
-    }
-SEND(send, "Send", false)
-SEND(rsend, "Rsend", false)
-SEND(ssend, "Ssend", true)
-SEND_LATER(isend, "Isend", false, false)
-SEND_LATER(irsend, "Irsend", false, false)
-SEND_LATER(issend, "Issend", true, false)
-SEND_LATER(send_init, "Send_init", false, true)
-SEND_LATER(rsend_init, "Rsend_init", false, true)
-SEND_LATER(ssend_init, "Ssend_init", true, true)
+static int send_with(const char *function, const void *buf, int64_t count,
+                     struct hly_mpi_type *datatype, int dest, int tag, struct hly_mpi_comm *comm,
+                     bool synchronous)
+{
+    const struct hly_mpi_end e = {
+        function, (void *)(uintptr_t)buf, count, datatype, dest, tag, comm, true, synchronous,
+        false};
+    return send_now(&e);
+}
+
+int hly_mpi_send(const void *buf, int64_t count, struct hly_mpi_type *datatype, int dest, int tag,
+                 struct hly_mpi_comm *comm)
+{
+    return send_with("MPI_Send", buf, count, datatype, dest, tag, comm, false);
+}
+
+int hly_mpi_rsend(const void *buf, int64_t count, struct hly_mpi_type *datatype, int dest, int tag,
+                  struct hly_mpi_comm *comm)
+{
+    return send_with("MPI_Rsend", buf, count, datatype, dest, tag, comm, false);
+}
+
+int hly_mpi_ssend(const void *buf, int64_t count, struct hly_mpi_type *datatype, int dest, int tag,
+                  struct hly_mpi_comm *comm)
+{
+    return send_with("MPI_Ssend", buf, count, datatype, dest, tag, comm, true);
+}
+
+static int send_later(const char *function, const void *buf, int64_t count,
+                      struct hly_mpi_type *datatype, int dest, int tag, struct hly_mpi_comm *comm,
+                      bool synchronous, bool persistent, struct hly_mpi_request **request)
+{
+    const struct hly_mpi_end e = {
+        function, (void *)(uintptr_t)buf, count, datatype, dest, tag, comm, true, synchronous,
+        false};
+    return hly_mpi_end_begin(&e, persistent, request);
+}
+
+int hly_mpi_isend(const void *buf, int64_t count, struct hly_mpi_type *datatype, int dest, int tag,
+                  struct hly_mpi_comm *comm, struct hly_mpi_request **request)
+{
+    return send_later("MPI_Isend", buf, count, datatype, dest, tag, comm, false, false, request);
+}
+
+int hly_mpi_irsend(const void *buf, int64_t count, struct hly_mpi_type *datatype, int dest, int tag,
+                   struct hly_mpi_comm *comm, struct hly_mpi_request **request)
+{
+    return send_later("MPI_Irsend", buf, count, datatype, dest, tag, comm, false, false, request);
+}
+
+int hly_mpi_issend(const void *buf, int64_t count, struct hly_mpi_type *datatype, int dest, int tag,
+                   struct hly_mpi_comm *comm, struct hly_mpi_request **request)
+{
+    return send_later("MPI_Issend", buf, count, datatype, dest, tag, comm, true, false, request);
+}
+
+int hly_mpi_send_init(const void *buf, int64_t count, struct hly_mpi_type *datatype, int dest,
+                      int tag, struct hly_mpi_comm *comm, struct hly_mpi_request **request)
+{
+    return send_later("MPI_Send_init", buf, count, datatype, dest, tag, comm, false, true, request);
+}
+
+int hly_mpi_rsend_init(const void *buf, int64_t count, struct hly_mpi_type *datatype, int dest,
+                       int tag, struct hly_mpi_comm *comm, struct hly_mpi_request **request)
+{
+    return send_later("MPI_Rsend_init", buf, count, datatype, dest, tag, comm, false, true,
+                      request);
+}
+
+int hly_mpi_ssend_init(const void *buf, int64_t count, struct hly_mpi_type *datatype, int dest,
+                       int tag, struct hly_mpi_comm *comm, struct hly_mpi_request **request)
+{
+    return send_later("MPI_Ssend_init", buf, count, datatype, dest, tag, comm, true, true, request);
+}
 
 int hly_mpi_recv(void *buf, int64_t count, struct hly_mpi_type *datatype, int source, int tag,
                  struct hly_mpi_comm *comm, struct hly_mpi_status *status)
 {
-    const struct hly_mpi_end e = {"MPI_Recv", buf, count, datatype, source, tag, comm,
-                                  false,      false};
+    const struct hly_mpi_end e = {"MPI_Recv", buf,  count, datatype, source,
+                                  tag,        comm, false, false,    false};
     return receive_now(&e, status);
 }
 
 int hly_mpi_irecv(void *buf, int64_t count, struct hly_mpi_type *datatype, int source, int tag,
                   struct hly_mpi_comm *comm, struct hly_mpi_request **request)
 {
-    const struct hly_mpi_end e = {"MPI_Irecv", buf, count, datatype, source, tag, comm,
-                                  false,       false};
+    const struct hly_mpi_end e = {"MPI_Irecv", buf,  count, datatype, source,
+                                  tag,         comm, false, false,    false};
     return hly_mpi_end_begin(&e, false, request);
 }
 
 int hly_mpi_recv_init(void *buf, int64_t count, struct hly_mpi_type *datatype, int source, int tag,
                       struct hly_mpi_comm *comm, struct hly_mpi_request **request)
 {
-    const struct hly_mpi_end e = {"MPI_Recv_init", buf, count, datatype, source, tag, comm,
+    const struct hly_mpi_end e = {"MPI_Recv_init", buf,  count, datatype, source, tag, comm,
                                   false,           false};
     return hly_mpi_end_begin(&e, true, request);
 }
@@ -321,10 +366,10 @@ int hly_mpi_sendrecv(const void *sendbuf, int64_t sendcount, struct hly_mpi_type
                      struct hly_mpi_comm *comm, struct hly_mpi_status *status)
 {
     const struct hly_mpi_end out = {
-        "MPI_Sendrecv", (void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag, comm,
-        true,           false};
-    const struct hly_mpi_end in = {"MPI_Sendrecv", recvbuf, recvcount, recvtype, source, recvtag,
-                                   comm,           false,   false};
+        "MPI_Sendrecv", (void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag, comm, true,
+        false};
+    const struct hly_mpi_end in = {"MPI_Sendrecv", recvbuf, recvcount, recvtype, source,
+                                   recvtag,        comm,    false,     false};
     struct hly_mpi_request *receive, *send;
     int rc = hly_mpi_end_check(&out);
     rc = rc ? rc : hly_mpi_end_begin(&in, false, &receive);
@@ -345,8 +390,8 @@ int hly_mpi_sendrecv_replace(void *buf, int64_t count, struct hly_mpi_type *data
                              int sendtag, int source, int recvtag, struct hly_mpi_comm *comm,
                              struct hly_mpi_status *status)
 {
-    const struct hly_mpi_end e = {"MPI_Sendrecv_replace", buf, count, datatype, dest, sendtag,
-                                  comm,                   true, false};
+    const struct hly_mpi_end e = {
+        "MPI_Sendrecv_replace", buf, count, datatype, dest, sendtag, comm, true, false, false};
     int rc = hly_mpi_end_check(&e);
     if (rc)
         return rc;

@@ -15,6 +15,7 @@ struct hly_mpi_end {
     int rank, tag; /* of the other end */
     struct hly_mpi_comm *comm;
     bool sends, synchronous;
+    bool copied; /* sends: a copy, so that the buffer may change at once */
 };
 
 /* Checks all arguments. */
@@ -36,6 +37,16 @@ int hly_mpi_message_result(struct hly_mpi_request *request, int code, const hala
 
 /* At MPI_Finalize: waits for requests that were freed while they were active. */
 void hly_mpi_requests_leave(void);
+/* Ends those of them that are done. */
+void hly_mpi_requests_reap(void);
+/* Waits a moment for progress. */
+void hly_mpi_progress(void);
+/* request_made.c: an active request without a call of Halay's, and with so many bytes at `kept`. It
+ * is done at once, unless it gets an is_done(). comm: or NULL. */
+int hly_mpi_request_make(const char *function, struct hly_mpi_comm *comm, size_t kept,
+                         struct hly_mpi_request **request);
+/* buffer.c: at MPI_Finalize, waits for buffered sends. */
+void hly_mpi_buffers_leave(void);
 /* request.c: is it done? Then its status and its result are kept in it. */
 bool hly_mpi_request_is_done(struct hly_mpi_request *request);
 /* Waits for it, which may be NULL, and ends it: *request becomes NULL, unless it is persistent. */

@@ -106,7 +106,8 @@ static int receive(const char *function, void *buf, int64_t count, struct hly_mp
     struct hly_mpi_message *m = *message;
     if (!m)
         return hly_mpi_fail(MPI_ERR_ARG, "%s: the message is MPI_MESSAGE_NULL", function);
-    struct hly_mpi_end e = {function, buf, count, datatype, m->source, m->tag, m->comm, false, false};
+    struct hly_mpi_end e = {function, buf,     count, datatype, m->source,
+                            m->tag,   m->comm, false, false};
     if (!m->halay) {
         e.rank = MPI_PROC_NULL;
         e.comm = hly_mpi_job.world;

@@ -36,7 +36,14 @@ static void take(struct hly_mpi_request *r, int code, const halay_envelope_t *ca
 static void take_at_once(struct hly_mpi_request *r)
 {
     r->done = true;
-    r->result = r->status.error = MPI_SUCCESS;
+    r->result = r->is == HLY_MPI_IS_DONE && r->then ? r->then(r) : MPI_SUCCESS;
+    r->status.error = r->result;
+}
+
+void hly_mpi_progress(void)
+{
+    if (hly_mpi_job.context)
+        halay_context_progress(hly_mpi_job.context, PAUSE_NS);
 }
 
 /* Waits until it is done; of one that is active. */
@@ -46,6 +53,8 @@ static void finish(struct hly_mpi_request *r)
     if (r->done)
         return;
     if (!r->halay) {
+        while (r->is_done && !r->is_done(r))
+            hly_mpi_progress();
         take_at_once(r);
         return;
     }
@@ -57,7 +66,7 @@ static void finish(struct hly_mpi_request *r)
 
 bool hly_mpi_request_is_done(struct hly_mpi_request *r)
 {
-    if (!r->done && r->halay && !halay_message_is_done(r->halay))
+    if (!r->done && (r->halay ? !halay_message_is_done(r->halay) : r->is_done && !r->is_done(r)))
         return false;
     finish(r);
     return true;
@@ -79,7 +88,8 @@ void hly_mpi_request_drop(struct hly_mpi_request *r)
 static int give(struct hly_mpi_request **request, struct hly_mpi_status *status)
 {
     struct hly_mpi_request *r = *request;
-    const int rc = r->result;
+    const int freed_rc = r->given ? r->given(r) : MPI_SUCCESS;
+    const int rc = r->result ? r->result : freed_rc;
     if (status)
         *status = r->status;
     r->active = r->done = false;
@@ -118,28 +128,36 @@ static struct {
     int n, room;
 } freed = {.mutex = PTHREAD_MUTEX_INITIALIZER}; /* an MPI process is one job */
 
-static void reap(void)
+/* Takes one that is done from the list; NULL: none is. */
+static struct hly_mpi_request *take_freed(void)
 {
-    if (!__atomic_load_n(&freed.n, __ATOMIC_RELAXED))
-        return;
+    struct hly_mpi_request *r = NULL;
     pthread_mutex_lock(&freed.mutex);
-    for (int i = 0; i < freed.n;) {
-        if (!hly_mpi_request_is_done(freed.list[i])) {
-            i++;
+    for (int i = 0; i < freed.n && !r; i++) {
+        if (!hly_mpi_request_is_done(freed.list[i]))
             continue;
-        }
-        freed.list[i]->persistent = false;
-        give(&freed.list[i], NULL);
+        r = freed.list[i];
         freed.list[i] = freed.list[--freed.n];
     }
     pthread_mutex_unlock(&freed.mutex);
+    return r;
+}
+
+/* Functions of the program, which may call MPI, are called without the lock. */
+void hly_mpi_requests_reap(void)
+{
+    struct hly_mpi_request *r;
+    while (__atomic_load_n(&freed.n, __ATOMIC_RELAXED) && (r = take_freed())) {
+        r->persistent = false;
+        give(&r, NULL);
+    }
 }
 
 void hly_mpi_requests_leave(void)
 {
     while (__atomic_load_n(&freed.n, __ATOMIC_RELAXED)) {
         halay_context_progress(hly_mpi_job.context, PAUSE_NS);
-        reap();
+        hly_mpi_requests_reap();
     }
 }
 
@@ -154,10 +172,13 @@ int hly_mpi_request_free(struct hly_mpi_request **request)
         hly_mpi_request_drop(r);
         return MPI_SUCCESS;
     }
+    if (r->given && !r->done)
+        r->then = NULL; /* nobody asks for the status */
     pthread_mutex_lock(&freed.mutex);
     if (freed.n == freed.room) {
         const int room = freed.room ? 2 * freed.room : 16;
-        struct hly_mpi_request **more = realloc(freed.list, (size_t)room * sizeof(struct hly_mpi_request *));
+        struct hly_mpi_request **more =
+            realloc(freed.list, (size_t)room * sizeof(struct hly_mpi_request *));
         if (more) {
             freed.list = more;
             freed.room = room;
@@ -168,6 +189,7 @@ int hly_mpi_request_free(struct hly_mpi_request **request)
     else
         rc = hly_mpi_fail(MPI_ERR_NO_MEM, "MPI_Request_free: no memory");
     pthread_mutex_unlock(&freed.mutex);
+    hly_mpi_requests_reap();
     return rc;
 }
 
@@ -177,13 +199,13 @@ static void progress(uint64_t timeout_ns)
 {
     if (hly_mpi_job.context)
         halay_context_progress(hly_mpi_job.context, timeout_ns);
-    reap();
+    hly_mpi_requests_reap();
 }
 
 int hly_mpi_wait(struct hly_mpi_request **request, struct hly_mpi_status *status)
 {
     const int rc = hly_mpi_request_end(request, status);
-    reap();
+    hly_mpi_requests_reap();
     return rc;
 }
 
@@ -197,7 +219,7 @@ int hly_mpi_test(struct hly_mpi_request **request, int *flag, struct hly_mpi_sta
     return *flag ? give(request, status) : MPI_SUCCESS;
 }
 
-/* Ends all, which are done or are waited for. */
+/* Waits for all, and ends them. */
 static int end_all(int64_t count, struct hly_mpi_request *requests[],
                    struct hly_mpi_status statuses[])
 {
@@ -218,7 +240,7 @@ int hly_mpi_waitall(int64_t count, struct hly_mpi_request *requests[],
                     struct hly_mpi_status statuses[])
 {
     const int rc = end_all(count, requests, statuses);
-    reap();
+    hly_mpi_requests_reap();
     return rc;
 }
 
@@ -327,18 +349,73 @@ int hly_mpi_testsome(int64_t count, struct hly_mpi_request *requests[], int *out
     return give_some(count, requests, outcount, indices, statuses);
 }
 
+/* ---------------------------------------------------------------- status */
+
+static void look(const struct hly_mpi_request *r, struct hly_mpi_status *status)
+{
+    if (is_active(r) && status)
+        *status = r->status;
+    else
+        hly_mpi_status_none(status, MPI_ANY_SOURCE);
+}
+
 int hly_mpi_request_get_status(struct hly_mpi_request *request, int *flag,
                                struct hly_mpi_status *status)
 {
-    *flag = 1;
-    if (is_active(request) && !hly_mpi_request_is_done(request)) {
+    *flag = all_done(1, &request);
+    if (!*flag) {
         progress(0);
-        *flag = hly_mpi_request_is_done(request);
+        *flag = all_done(1, &request);
     }
-    if (*flag && is_active(request) && status)
-        *status = request->status;
-    else if (*flag)
-        hly_mpi_status_none(status, MPI_ANY_SOURCE);
+    if (*flag)
+        look(request, status);
+    return MPI_SUCCESS;
+}
+
+int hly_mpi_request_get_status_all(int64_t count, struct hly_mpi_request *const requests[],
+                                   int *flag, struct hly_mpi_status statuses[])
+{
+    *flag = all_done(count, requests);
+    if (!*flag) {
+        progress(0);
+        *flag = all_done(count, requests);
+    }
+    for (int64_t i = 0; *flag && statuses && i < count; i++)
+        look(requests[i], &statuses[i]);
+    return MPI_SUCCESS;
+}
+
+int hly_mpi_request_get_status_any(int64_t count, struct hly_mpi_request *const requests[],
+                                   int *indx, int *flag, struct hly_mpi_status *status)
+{
+    int index = first_done(count, requests);
+    if (index == -1) {
+        progress(0);
+        index = first_done(count, requests);
+    }
+    *flag = index != -1;
+    *indx = index < 0 ? MPI_UNDEFINED : index;
+    if (*flag)
+        look(index < 0 ? NULL : requests[index], status);
+    return MPI_SUCCESS;
+}
+
+int hly_mpi_request_get_status_some(int64_t count, struct hly_mpi_request *const requests[],
+                                    int *outcount, int indices[], struct hly_mpi_status statuses[])
+{
+    int n = 0, active = 0;
+    progress(0);
+    for (int64_t i = 0; i < count; i++) {
+        if (!is_active(requests[i]))
+            continue;
+        active++;
+        if (!hly_mpi_request_is_done(requests[i]))
+            continue;
+        if (statuses)
+            look(requests[i], &statuses[n]);
+        indices[n++] = (int)i;
+    }
+    *outcount = active ? n : MPI_UNDEFINED;
     return MPI_SUCCESS;
 }
 
@@ -372,9 +449,11 @@ int hly_mpi_startall(int64_t count, struct hly_mpi_request *requests[])
 
 int hly_mpi_cancel(struct hly_mpi_request **request)
 {
-    const struct hly_mpi_request *r = *request;
+    struct hly_mpi_request *r = *request;
     if (!is_active(r))
         return hly_mpi_fail(MPI_ERR_REQUEST, "MPI_Cancel: the request is not active");
+    if (r->cancel)
+        return r->cancel(r);
     if (r->is == HLY_MPI_IS_RECV && !r->done && r->halay)
         halay_message_cancel(r->halay);
     return MPI_SUCCESS;
