@@ -128,9 +128,7 @@ static int keyval_free(const char *function, enum hly_mpi_kind kind, int *number
         return rc;
     pthread_mutex_lock(&lock);
     struct keyval *keyval = keyval_of(kind, *number);
-    if (keyval && keyval->freed)
-        keyval = NULL;
-    if (keyval) {
+    if (keyval && !keyval->freed) { /* again while an attribute still uses it: nothing to do */
         keyval->freed = true;
         keyval_drop(keyval);
     }

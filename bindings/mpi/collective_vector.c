@@ -16,6 +16,7 @@ struct side {
     struct hly_mpi_part *parts;
     int n;
     bool direct;      /* the buffer is the program's memory, from lo to hi */
+    bool in_order;    /* each part begins behind those before it */
     uintptr_t lo, hi; /* lo: the first byte of a part */
     size_t total;
     void *buffer;
@@ -27,7 +28,7 @@ struct side {
 static void measure(struct side *side)
 {
     int last = -1;
-    side->direct = true;
+    side->direct = side->in_order = true;
     side->lo = UINTPTR_MAX;
     for (int i = 0; i < side->n; i++) {
         const struct hly_mpi_part *p = &side->parts[i];
@@ -35,12 +36,20 @@ static void measure(struct side *side)
         const uintptr_t at = (uintptr_t)p->at;
         if (!bytes)
             continue;
+        side->in_order &= !side->total || at >= side->hi;
         side->total += bytes;
         side->direct &= p->type->dense && p->rank != last;
         side->lo = at < side->lo ? at : side->lo;
         side->hi = at + bytes > side->hi ? at + bytes : side->hi;
         last = p->rank;
     }
+}
+
+/* Halay refuses output whose blocks overlap. MPI forbids them, too, but its libraries take them. */
+static void measure_out(struct side *side)
+{
+    measure(side);
+    side->direct &= side->in_order;
 }
 
 static int lay_out(struct hly_mpi_collect *call, struct side *side, int ways)
@@ -90,7 +99,7 @@ int hly_mpi_exchange(struct hly_mpi_collect *call, struct hly_mpi_part in[], int
     to.counts = arrays + 2 * n;
     to.displs = arrays + 3 * n;
     measure(&from);
-    measure(&to);
+    measure_out(&to);
     /* Halay takes two buffers that overlap as a mistake. Here parts of one array may be sent, and
      * others received. */
     if (from.direct && to.direct && from.lo < to.hi && to.lo < from.hi)
@@ -304,7 +313,7 @@ static int all_gather(struct hly_mpi_collect *call, struct hly_mpi_part *own,
     struct side from = {.parts = own, .n = 1}, to = {.parts = parts, .n = n};
     to.counts = arrays;
     to.displs = arrays + n;
-    measure(&to);
+    measure_out(&to);
     int rc = lay_out(call, &to, HLY_MPI_UNPACK);
     if (!rc && in_place && !to.direct && parts[rank].count)
         rc = hly_mpi_collect_copy(call, HLY_MPI_PACK, parts[rank].at, parts[rank].count,

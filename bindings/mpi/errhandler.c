@@ -65,11 +65,20 @@ static int call(struct hly_mpi_errhandler *handler, enum hly_mpi_kind kind, void
     abort();
 }
 
+/* Who gets the errors of no object: MPI_COMM_SELF since MPI 4.0, MPI_COMM_WORLD before. Programs of
+ * both times set a handler; the one that is not set is fatal. */
+static struct hly_mpi_comm *receiver(void)
+{
+    struct hly_mpi_comm *self = hly_mpi_job.self;
+    const struct hly_mpi_errhandler *handler = self ? self->errhandler : NULL;
+    return handler && handler != &hly_mpi_errors_are_fatal ? self : hly_mpi_job.world;
+}
+
 int hly_mpi_raise(enum hly_mpi_kind kind, void *object, int code)
 {
     if (!object && kind != HLY_MPI_FILE) {
         kind = HLY_MPI_COMM;
-        object = hly_mpi_job.self;
+        object = receiver();
     }
     struct hly_mpi_errhandler *handler = handler_of(kind, object);
     code = call(handler, kind, object, code);

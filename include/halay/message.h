@@ -14,7 +14,7 @@ extern "C" {
 /*
  * A message goes from one rank to another, or to itself, with a tag from 0 to INT_MAX. A receive
  * takes the first message, in the order in which its sender has sent them, that has its source and
- * tag. These may be HALAY_ANY_SOURCE and HALAY_ANY_TAG. Of several receives that fit a message, the
+ * tag. These may be HALAY_ANY_SOURCE and HALAY_ANY_TAG. If several receives fit a message, the
  * first one that was posted gets it. Messages are in no order with collectives, and with
  * halay_send() and halay_recv(). Buffers are in host memory (HALAY_EUNSUPPORTED).
  *

@@ -58,9 +58,11 @@ static int make(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, 
 {
     halay_comm_t *comm;
     const int rc = hly_comm_make(context, id, ranks, rank, deadline_ns, &comm);
-    if (!rc)
-        *handle = comm->handle;
-    return rc;
+    if (rc)
+        return rc;
+    *handle = comm->handle;
+    hly_hand_on(context);
+    return HALAY_OK;
 }
 
 int halay_comm_dup(halay_comm_t *handle, halay_comm_t **dup)

@@ -239,6 +239,8 @@ static int make_world(halay_context_t *ctx)
         rc = hly_comm_make(ctx, id ? id : 1, all, ctx->info.rank, ctx->settings.deadline_ns,
                            &ctx->world);
     free(ranks);
+    if (!rc)
+        hly_hand_on(ctx);
     return rc;
 }
 

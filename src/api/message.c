@@ -77,9 +77,8 @@ static int send_begin(const char *function, const void *buffer, size_t count, ha
     rc = rc ? rc : hly_message_refused(comm);
     if (rc)
         return rc;
-    halay_request_t *r =
-        hly_message_request(comm, HLY_MESSAGE_SEND, (void *)(uintptr_t)buffer,
-                            count * halay_type_bytes(type), (uint8_t)type);
+    halay_request_t *r = hly_message_request(comm, HLY_MESSAGE_SEND, (void *)(uintptr_t)buffer,
+                                             count * halay_type_bytes(type), (uint8_t)type);
     const bool synchronous = mode == HALAY_SEND_SYNCHRONOUS;
     if (r && to == comm->rank)
         rc = hly_message_send_itself(r, tag, synchronous);
@@ -310,10 +309,8 @@ static void fill_early(const struct hly_early *e, halay_envelope_t *envelope)
 {
     if (!e || !envelope)
         return;
-    const halay_envelope_t is = {.size = envelope->size,
-                                 .source = e->at.source,
-                                 .tag = e->at.tag,
-                                 .bytes = e->bytes};
+    const halay_envelope_t is = {
+        .size = envelope->size, .source = e->at.source, .tag = e->at.tag, .bytes = e->bytes};
     memcpy(envelope, &is, is.size < sizeof(is) ? is.size : sizeof(is));
 }
 
@@ -364,10 +361,9 @@ int halay_message_irecv_taken(void *buffer, size_t count, halay_type_t type,
     rc = request ? check_buffer(comm, "halay_message_irecv_taken", buffer, count, type)
                  : refuse(comm, "halay_message_irecv_taken",
                           "there is no place for the request (NULL)");
-    halay_request_t *r =
-        rc ? NULL
-           : hly_message_request(comm, HLY_MESSAGE_RECV, buffer, count * halay_type_bytes(type),
-                                 (uint8_t)type);
+    halay_request_t *r = rc ? NULL
+                            : hly_message_request(comm, HLY_MESSAGE_RECV, buffer,
+                                                  count * halay_type_bytes(type), (uint8_t)type);
     if (!rc && !r)
         rc = hly_comm_refuse(comm, HALAY_ENOMEM, "a receive could not be begun");
     if (!rc) {

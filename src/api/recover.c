@@ -99,8 +99,10 @@ static int make(halay_comm_t *comm, const struct hly_consensus_value *value,
     halay_comm_t *made;
     int rc = hly_ranks_make(world, n, &ranks);
     rc = rc ? rc : hly_comm_make(comm->context, id, ranks, rank, comm->deadline_ns, &made);
-    if (!rc)
+    if (!rc) {
         *survivors = made->handle;
+        hly_hand_on(comm->context);
+    }
     free(world);
     return rc;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm.c - makes and destroys communicators, with all that belongs to them. */
+/* comm.c - destroys communicators, with all that belongs to them. */
 #include <stdlib.h>
 
 #include "exec/device_comm.h"
@@ -12,22 +12,6 @@
 #include "select/select.h"
 #include "wire/match.h"
 #include "wire/message.h"
-
-int hly_comm_make(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
-                  uint64_t deadline_ns, halay_comm_t **out)
-{
-    struct hly_unexpected *m;
-    int rc = hly_comm_create(context, id, ranks, rank, deadline_ns, out);
-    if (rc)
-        return rc;
-    hly_fault_new_comm(*out);
-    while ((m = hly_orphan_take(*out))) {
-        hly_orphan_match(*out, m);
-        hly_hand_on(context);
-        free(m);
-    }
-    return HALAY_OK;
-}
 
 void hly_comm_destroy(halay_comm_t *comm)
 {

@@ -102,8 +102,10 @@ static int inner_make(halay_comm_t *comm)
     int rc = hly_ranks_copy(comm->ranks, &ranks);
     if (!rc)
         rc = hly_comm_make(comm->context, id, ranks, comm->rank, comm->deadline_ns, &comm->inner);
-    if (!rc)
+    if (!rc) {
         comm->inner->outer = comm;
+        hly_hand_on(comm->context);
+    }
     return rc;
 }
 

@@ -70,8 +70,8 @@ static void fail(halay_request_t *r, int code, const char *why)
 int hly_message_refused(halay_comm_t *comm)
 {
     if (comm->broken.is) {
-        hly_failure_init(&comm->last, comm, (uint32_t)(comm->broken.by.of ? comm->broken.by.of - 1
-                                                                          : 0),
+        hly_failure_init(&comm->last, comm,
+                         (uint32_t)(comm->broken.by.of ? comm->broken.by.of - 1 : 0),
                          &comm->broken.by);
         comm->failed = true;
         return comm->broken.by.code;
@@ -116,7 +116,7 @@ static void move(halay_request_t *r, int from, int to, uint64_t bytes)
     call->reports = true;
     call->message.other = r;
     r->message.other = call;
-    hly_go(call);
+    hly_exec_go(call);
 }
 
 void hly_message_moved(halay_request_t *call)
@@ -151,8 +151,8 @@ static void misfit(halay_request_t *r, const struct hly_early *e)
 
 static bool is_misfit(const halay_request_t *r, const struct hly_early *e)
 {
-    return e->bytes > r->message.bytes || (e->type != r->message.type && e->type != HALAY_UINT8 &&
-                                           r->message.type != HALAY_UINT8);
+    return e->bytes > r->message.bytes ||
+           (e->type != r->message.type && e->type != HALAY_UINT8 && r->message.type != HALAY_UINT8);
 }
 
 static void match_itself(halay_request_t *r, const struct hly_early *e, bool wrong)
@@ -180,13 +180,12 @@ void hly_message_matched(halay_request_t *r)
     } else if (!e->id) {
         hly_message_credit(comm->messages, e->at.source, e->bytes);
     } else if (wrong || !e->bytes || hly_message_peer_get(comm->messages, e->at.source, &p)) {
-        hly_control_send(comm, e->at.source, HLY_MESSAGE, 0, HLY_DROP, e->id, NULL, NULL,
-                         0);
+        hly_control_send(comm, e->at.source, HLY_MESSAGE, 0, HLY_DROP, e->id, NULL, NULL, 0);
         if (!wrong)
             hly_message_complete(r, HALAY_OK);
     } else {
-        hly_control_send(comm, e->at.source, HLY_MESSAGE, p->taken++, HLY_TAKE, e->id,
-                         NULL, NULL, 0);
+        hly_control_send(comm, e->at.source, HLY_MESSAGE, p->taken++, HLY_TAKE, e->id, NULL, NULL,
+                         0);
         move(r, e->at.source, comm->rank, e->bytes);
     }
     free(e);

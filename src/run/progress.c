@@ -3,6 +3,8 @@
  * progress.c - progress: polling, and handing news on. docs/threads.md. Any thread that waits makes
  * progress for all of its context, one at a time, under the mutex.
  */
+#include <stdlib.h>
+
 #include "exec/device_comm.h"
 #include "exec/exec.h"
 #include "exec/listen.h"
@@ -78,6 +80,16 @@ static void hand_call(const struct hly_news *n)
         hly_message_moved(r);
 }
 
+/* Messages had come before this rank made the communicator. */
+static void match_orphans(halay_comm_t *comm)
+{
+    struct hly_unexpected *m;
+    while ((m = hly_orphan_take(comm))) {
+        hly_orphan_match(comm, m);
+        free(m);
+    }
+}
+
 static void hand(halay_context_t *context, const struct hly_news *n)
 {
     switch (n->kind) {
@@ -104,6 +116,9 @@ static void hand(halay_context_t *context, const struct hly_news *n)
             hly_stall_asked(n->comm, &n->header, n->blocked, (uint32_t)n->value);
         else
             hly_stall_asked_early(context, &n->header, n->peer);
+        return;
+    case HLY_NEWS_MADE:
+        match_orphans(n->comm);
         return;
     case HLY_NEWS_MATCHED:
         hly_message_matched(n->request);

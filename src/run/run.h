@@ -99,10 +99,10 @@ void hly_op_resolve(const halay_comm_t *comm, struct hly_call *call, struct hly_
 /* Frees all user-defined operations of the context. */
 void hly_ops_free(halay_context_t *context);
 
-/* ---------------------------------------------------------------- comm.c */
+/* ---------------------------------------------------------------- comm_make.c, comm.c */
 
-/* Makes a communicator, which owns `ranks` from now on, also on failure. Matches messages that came
- * before this rank made it. */
+/* Makes a communicator, which owns `ranks` from now on, also on failure. The next hly_hand_on()
+ * matches messages that came before this rank made it. */
 int hly_comm_make(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
                   uint64_t deadline_ns, halay_comm_t **comm);
 void hly_comm_destroy(halay_comm_t *comm);

@@ -47,8 +47,8 @@ int hly_messages_make(halay_comm_t *comm)
 static void free_early(struct hly_link *list, bool near)
 {
     while (!hly_link_empty(list)) {
-        struct hly_tag *at =
-            near ? HLY_OF(list->next, struct hly_tag, near) : HLY_OF(list->next, struct hly_tag, all);
+        struct hly_tag *at = near ? HLY_OF(list->next, struct hly_tag, near)
+                                  : HLY_OF(list->next, struct hly_tag, all);
         hly_tags_remove(at);
         free(early_at(at));
     }
@@ -236,8 +236,8 @@ void hly_message_credit(struct hly_messages *m, int rank, uint64_t bytes)
 /* Do the bytes have room in the receive, and are the types equal? */
 static bool fits(const halay_request_t *r, uint64_t bytes, uint8_t type)
 {
-    return bytes <= r->message.bytes && (type == r->message.type || type == HALAY_UINT8 ||
-                                         r->message.type == HALAY_UINT8);
+    return bytes <= r->message.bytes &&
+           (type == r->message.type || type == HALAY_UINT8 || r->message.type == HALAY_UINT8);
 }
 
 /* news of a request of this kind cannot be lost: the request is looked at by the clock, too */

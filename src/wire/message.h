@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * message.h - messages with tags. A short one travels with its header, at once (SHORT). Of a long
- * one, and of one whose sender waits for its receive, the header alone is sent (OFFER). When a receive
- * has taken it, the receiver answers TAKE, and both ranks make a call on a hidden communicator of
- * the two (run/message.c), by which the bytes travel as those of any other call.
+ * message.h - messages with tags. A short one travels with its header, at once (SHORT). For a
+ * long one, and for one whose sender waits for its receive, the header alone is sent (OFFER). When
+ * a receive has taken it, the receiver answers TAKE, and both ranks make a call on a hidden
+ * communicator of the two (run/message.c), by which the bytes travel as those of any other call.
  *
- * Messages of one sender are numbered, and are matched in that order. So that short ones that nobody
- * receives cannot fill the receiver's memory, a sender has at most HLY_MESSAGE_WINDOW bytes of them
- * there; beyond that it offers. What is offered needs memory for its header alone, and its sender
- * holds a request for it.
+ * Messages of one sender are numbered, and are matched in that order. So that short ones that
+ * nobody receives cannot fill the receiver's memory, a sender has at most HLY_MESSAGE_WINDOW bytes
+ * of them there; beyond that it offers. What is offered needs memory for its header alone, and its
+ * sender holds a request for it.
  */
 #ifndef HLY_MESSAGE_H
 #define HLY_MESSAGE_H
@@ -19,24 +19,25 @@
 #define HLY_MESSAGE_SHORT  (16u << 10)  /* no longer one is sent at once */
 #define HLY_MESSAGE_ITSELF 128u         /* what its header counts in the window */
 
-enum hly_message_what {     /* edge of a header of kind HLY_MESSAGE */
+enum hly_message_what {            /* edge of a header of kind HLY_MESSAGE */
                         HLY_SHORT, /* sequence: its number; signature: the tag; cookie: bytes */
                         HLY_OFFER, /* the same; offset: the offer's id */
-                        HLY_TAKE,  /* cookie: id; sequence: number of the call that moves the bytes */
+                        HLY_TAKE,  /* cookie: id; sequence: number of the call that moves the bytes
+                                    */
                         HLY_DROP,  /* cookie: id; received, but no bytes of it are wanted */
                         HLY_CREDIT /* cookie: so many bytes of the window are free again */
 };
 
 struct hly_early { /* a message that no receive has taken yet */
     struct hly_tag at;
-    uint64_t id, bytes;     /* id: of the offer; 0: the bytes are here */
-    uint8_t type;           /* halay_type_t */
+    uint64_t id, bytes;      /* id: of the offer; 0: the bytes are here */
+    uint8_t type;            /* halay_type_t */
     halay_request_t *itself; /* sent by this rank to itself, and offered; or NULL */
     uint32_t number;
     unsigned char data[] __attribute__((aligned(16)));
 };
 
-struct hly_message_peer {  /* another rank of the communicator */
+struct hly_message_peer { /* another rank of the communicator */
     struct hly_message_peer *next;
     int rank;
     uint32_t sent, came;   /* messages: numbers of the next ones */
@@ -46,7 +47,7 @@ struct hly_message_peer {  /* another rank of the communicator */
     struct hly_link ahead; /* messages that came before an earlier one, by at.near */
 };
 
-struct hly_messages { /* of a communicator */
+struct hly_messages {     /* of a communicator */
     struct hly_link link; /* context->messages */
     halay_comm_t *comm;
     struct hly_tags tags;

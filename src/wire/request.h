@@ -176,23 +176,6 @@ struct hly_before_gate {
     uint32_t number;
 };
 
-/* A send or a receive of a message with a tag, which has no plan: wire/message.h. */
-enum hly_message_is { HLY_NO_MESSAGE, HLY_MESSAGE_SEND, HLY_MESSAGE_RECV };
-struct hly_message {
-    struct hly_tag at;      /* RECV: among those that wait; SEND: in the list of offers */
-    uint64_t id, bytes;     /* SEND: of the offer. Of the message; RECV: of the buffer */
-    char *buffer;
-    struct hly_early *found;  /* RECV: its message, before it is received */
-    halay_request_t *other;   /* the call between both ranks that moves the bytes, and back */
-    struct hly_send *sending; /* SEND: by which the transport has its buffer; or NULL */
-    uint64_t came_bytes;
-    int came_from, came_tag;
-    uint32_t turn;            /* SEND: 1 + the number of that call; 0: it is not received yet */
-    uint8_t is, type;
-    bool cancelled, lost;     /* lost: the transport did not send it */
-    bool waits;               /* in a list of hly_messages */
-};
-
 /* A persistent request in a device's memory: what lay there when it was made. */
 struct hly_kept_memory {
     size_t bytes[2]; /* of IN and OUT */

@@ -39,7 +39,7 @@ enum hly_kind {
     /* A message of the survivors' agreement `sequence` (fault/survivors.c): struct
      * hly_consensus_wire follows. */
     HLY_CONSENSUS,
-    /* Of a message with a tag (wire/message.h); edge: enum hly_message_what. */
+    /* A message with a tag (wire/message.h); edge: enum hly_message_what. */
     HLY_MESSAGE,
     /* From a call that waits (fault/stall.c); cookie: hly_cookie_about(). Where is that rank? */
     HLY_QUERY,

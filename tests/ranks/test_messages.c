@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages with tags: drawn ones against what MPI's rules say of each, with receives of one source
- * and tag, of any source, of any tag; probes, taken messages, messages to itself; what does not fit,
- * is cancelled, does not come, or has no sender any more.
+ * and tag, of any source, of any tag; probes, taken messages, messages to itself; what does not
+ * fit, is cancelled, does not come, or has no sender any more.
  */
 #include <limits.h>
 #include <pthread.h>
@@ -164,8 +164,8 @@ static void backwards(struct rank *r)
     const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
     for (int i = 0; i < N; i++) {
         memset(out[i], r->rank * 7 + i, BYTES);
-        good(halay_message_isend(out[i], BYTES, HALAY_UINT8, next, i, HALAY_SEND_STANDARD,
-                                 r->world, &sends[i]),
+        good(halay_message_isend(out[i], BYTES, HALAY_UINT8, next, i, HALAY_SEND_STANDARD, r->world,
+                                 &sends[i]),
              "isend");
     }
     for (int i = N - 1; i >= 0; i--) {
@@ -236,9 +236,12 @@ static void wrong(struct rank *r)
     good(halay_message_wait(request, &e), "wait");
     CHECK(e.cancelled == 1 && e.source == -1, "it was cancelled");
     good(halay_barrier(r->world), "barrier");
-    CHECK(halay_message_send(data, 1, HALAY_INT32, r->nranks, 0, 0, r->world) == HALAY_EINVAL, "refused");
-    CHECK(halay_message_send(data, 1, HALAY_INT32, next, -1, 0, r->world) == HALAY_EINVAL, "refused");
-    CHECK(halay_message_recv(NULL, 1, HALAY_INT32, next, 0, r->world, NULL) == HALAY_EINVAL, "refused");
+    CHECK(halay_message_send(data, 1, HALAY_INT32, r->nranks, 0, 0, r->world) == HALAY_EINVAL,
+          "refused");
+    CHECK(halay_message_send(data, 1, HALAY_INT32, next, -1, 0, r->world) == HALAY_EINVAL,
+          "refused");
+    CHECK(halay_message_recv(NULL, 1, HALAY_INT32, next, 0, r->world, NULL) == HALAY_EINVAL,
+          "refused");
     good(halay_message_send(data, 1, HALAY_INT32, next, INT_MAX, 0, r->world), "send");
     good(halay_message_recv(got, 4, HALAY_INT32, before, INT_MAX, r->world, &e), "recv");
     CHECK(e.bytes == 4 && e.tag == INT_MAX, "the largest tag");
@@ -267,7 +270,8 @@ static void absent(struct rank *r)
     good(halay_comm_set_deadline(r->world, 200000000), "deadline");
     if (r->rank == 0) {
         const uint64_t start = ranks_now_ns();
-        CHECK(halay_message_recv(&got, 1, HALAY_INT32, 1, 5, r->world, NULL) == HALAY_ETIMEOUT, "nobody sends");
+        CHECK(halay_message_recv(&got, 1, HALAY_INT32, 1, 5, r->world, NULL) == HALAY_ETIMEOUT,
+              "nobody sends");
         CHECK(halay_message_probe(1, 5, r->world, NULL, NULL) == HALAY_ETIMEOUT, "nobody sends");
         good(halay_message_isend(data, 20000, HALAY_INT32, 1, 6, HALAY_SEND_STANDARD, r->world,
                                  &send),
@@ -341,8 +345,7 @@ int main(int argc, char **argv)
         struct board b = {.n = 0};
         const int n = i % 2 ? 3 : 2;
         pthread_barrier_init(&b.barrier, NULL, (unsigned)n);
-        struct ranks_options o = {
-            .nranks = n, .faults = &faults[i / 2 % 3], .keep = true};
+        struct ranks_options o = {.nranks = n, .faults = &faults[i / 2 % 3], .keep = true};
         ranks_run(&o, fns[i % 2], &b);
         pthread_barrier_destroy(&b.barrier);
     }
