@@ -292,31 +292,40 @@ static void request_end(struct hly_mpi_request *request)
     kept_end(request->kept);
 }
 
+/* Each rank may start persistent calls in another order, and Halay wants one order for each
+ * communicator, so a persistent call gets one of its own. */
+static int own_comm(struct hly_mpi_collect *call)
+{
+    if (call->how->form == HLY_MPI_AGAIN)
+        return hly_mpi_comm_copy(call->how->function, call->comm, &call->comm);
+    hly_mpi_object_hold(call->comm);
+    return MPI_SUCCESS;
+}
+
 static int collect_request(struct hly_mpi_collect *call)
 {
     const struct hly_mpi_how *how = call->how;
     struct hly_mpi_request *made = hly_mpi_object_new(HLY_MPI_REQUEST, sizeof(*made));
-    if (!made) {
+    int rc = made ? own_comm(call)
+                  : hly_mpi_fail(MPI_ERR_NO_MEM, "%s: no memory for a request", how->function);
+    if (!rc) {
+        const int code = how->form == HLY_MPI_AGAIN ? prepare(call, &made->halay)
+                                                    : begin_later(call, &made->halay);
+        rc = hly_mpi_result(code, call->comm, how->function);
+        if (rc)
+            hly_mpi_object_release(call->comm);
+    }
+    if (rc) {
         kept_end(call->kept);
         free(call->kept);
-        return hly_mpi_fail(MPI_ERR_NO_MEM, "%s: no memory for a request", how->function);
+        if (made)
+            hly_mpi_object_release(made);
+        return rc;
     }
-    const int code =
-        how->form == HLY_MPI_AGAIN ? prepare(call, &made->halay) : begin_later(call, &made->halay);
     made->is = HLY_MPI_IS_CALL;
     made->function = how->function;
     made->kept = call->kept;
     made->end = request_end;
-    if (code) {
-        kept_end(call->kept);
-        free(call->kept);
-        made->kept = NULL;
-        made->end = NULL;
-        made->is = HLY_MPI_IS_DONE;
-        hly_mpi_object_release(made);
-        return hly_mpi_result(code, call->comm, how->function);
-    }
-    hly_mpi_object_hold(call->comm);
     made->comm = call->comm;
     made->persistent = how->form == HLY_MPI_AGAIN;
     made->active = !made->persistent;

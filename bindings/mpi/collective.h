@@ -137,7 +137,8 @@ int hly_mpi_inter_all(const struct hly_mpi_how *how, const struct hly_mpi_blocks
                       const struct hly_mpi_blocks *received, struct hly_mpi_comm *comm);
 /*
  * Reduces `count` elements of each remote rank. This rank gets `own` elements of the result, from
- * `first` on. root: as above, or MPI_ANY_SOURCE: each rank gets one.
+ * `first` on. root: as above, or MPI_ANY_SOURCE: each rank gets one; then the communicator may also
+ * be of one group, whose first `ranks` ranks are reduced (0: all).
  */
 struct hly_mpi_reduction {
     const void *sendbuf;
@@ -145,6 +146,7 @@ struct hly_mpi_reduction {
     int64_t count, first, own;
     struct hly_mpi_type *type;
     struct hly_mpi_op *op;
+    int ranks;
 };
 int hly_mpi_inter_reduce(const struct hly_mpi_how *how, const struct hly_mpi_reduction *reduction,
                          int root, struct hly_mpi_comm *comm);

@@ -1,11 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * collective_inter.c - collectives over two groups: exchanges of parts between all of their ranks.
- * Reductions send whole vectors, and each rank that gets the result reduces them.
+ * Reductions send whole vectors, and each rank that gets the result reduces them. So do those
+ * within one group whose elements are larger than Halay's operations take.
  */
 #include <stdlib.h>
 
 #include "collective.h"
+
+/* The ranks that this one exchanges with: of the remote group; or, in a reduction within one group,
+ * all of it. */
+static int other_count(const struct hly_mpi_comm *comm)
+{
+    return comm->remote ? comm->remote->size : comm->size;
+}
+
+static int other_first(const struct hly_mpi_comm *comm)
+{
+    return comm->remote ? comm->remote_first : 0;
+}
 
 int hly_mpi_inter_barrier(const struct hly_mpi_how *how, struct hly_mpi_comm *comm)
 {
@@ -13,11 +26,11 @@ int hly_mpi_inter_barrier(const struct hly_mpi_how *how, struct hly_mpi_comm *co
     return hly_mpi_collect(&call);
 }
 
-/* A part for each remote rank, or for one of them (only >= 0), in memory that the caller frees. */
+/* A part for each other rank, or for one of them (only >= 0), in memory that the caller frees. */
 static int make_parts(const struct hly_mpi_how *how, const struct hly_mpi_blocks *blocks, int only,
                       const struct hly_mpi_comm *comm, struct hly_mpi_part **parts, int *n)
 {
-    const int count = only < 0 ? comm->remote->size : 1;
+    const int count = only < 0 ? other_count(comm) : 1;
     struct hly_mpi_part *made = malloc((size_t)count * sizeof(*made));
     int rc = MPI_SUCCESS;
     if (!made)
@@ -27,7 +40,7 @@ static int make_parts(const struct hly_mpi_how *how, const struct hly_mpi_blocks
     if (!rc && blocks->vector && (!blocks->counts.at || !blocks->displs.at))
         rc = hly_mpi_fail(MPI_ERR_ARG, "%s: the counts or displacements are NULL", how->function);
     for (int i = 0; i < count && !rc; i++)
-        rc = hly_mpi_block(how, blocks, i, comm->remote_first + (only < 0 ? i : only), &made[i]);
+        rc = hly_mpi_block(how, blocks, i, other_first(comm) + (only < 0 ? i : only), &made[i]);
     if (rc) {
         free(made);
         return rc;
@@ -91,7 +104,7 @@ int hly_mpi_inter_all(const struct hly_mpi_how *how, const struct hly_mpi_blocks
 
 struct fold {
     struct hly_mpi_reduction what; /* its type and operation are held */
-    int n;                         /* vectors */
+    int n;                         /* vectors that are reduced */
     char *first;                   /* the first element of the first vector */
     int64_t stride;                /* bytes to the next one */
     void *packed;                  /* room for the result */
@@ -126,7 +139,7 @@ static void fold_end(void *arg)
 static int prepare(struct hly_mpi_collect *call, const struct hly_mpi_reduction *r,
                    struct hly_mpi_blocks *received)
 {
-    const int n = call->comm->remote->size;
+    const int n = other_count(call->comm);
     const int64_t stride = r->count * r->type->extent, slack = r->type->true_extent + 64;
     struct fold *f = malloc(sizeof(*f));
     char *room = f ? hly_mpi_collect_room(call, (size_t)(n * stride + 2 * slack)) : NULL;
@@ -138,7 +151,7 @@ static int prepare(struct hly_mpi_collect *call, const struct hly_mpi_reduction 
     hly_mpi_object_hold(r->type);
     hly_mpi_object_hold(r->op);
     /* Elements may begin before their address, as far as true_lb says. */
-    *f = (struct fold){*r, n, room - r->type->true_lb, stride, packed};
+    *f = (struct fold){*r, r->ranks ? r->ranks : n, room - r->type->true_lb, stride, packed};
     *received = (struct hly_mpi_blocks){.buffer = f->first, .count = r->count, .type = r->type};
     return MPI_SUCCESS;
 }

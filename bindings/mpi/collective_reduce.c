@@ -42,6 +42,21 @@ static int check_type(const struct hly_mpi_how *how, struct hly_mpi_type *type)
     return hly_mpi_check_data(how->function, NULL, 0, type);
 }
 
+/* Has it elements that are larger than Halay's operations take? */
+static bool is_wide(const struct hly_mpi_op *op, const struct hly_mpi_type *type,
+                    const struct hly_mpi_comm *comm)
+{
+    return op && !op->predefined && type && type->size > HALAY_OP_GROUP_BYTES_MAX && comm->size > 1;
+}
+
+static int reduce_wide(const struct hly_mpi_how *how, struct hly_mpi_reduction reduction,
+                       struct hly_mpi_comm *comm)
+{
+    if (reduction.sendbuf == MPI_IN_PLACE)
+        reduction.sendbuf = reduction.recvbuf;
+    return hly_mpi_inter_reduce(how, &reduction, MPI_ANY_SOURCE, comm);
+}
+
 /* Those in which each rank has the same count. own: has this rank a result? */
 static int simple(const struct hly_mpi_how *how, enum hly_mpi_what what, const void *sendbuf,
                   void *recvbuf, int64_t count, struct hly_mpi_type *type, struct hly_mpi_op *op,
@@ -50,6 +65,14 @@ static int simple(const struct hly_mpi_how *how, enum hly_mpi_what what, const v
     struct hly_mpi_collect call = {.how = how, .comm = comm, .what = what, .root = root};
     int64_t each;
     int rc = hly_mpi_check_root(how, comm, root);
+    if (!rc && is_wide(op, type, comm)) {
+        const int ranks = what == HLY_MPI_SCAN     ? comm->rank + 1
+                          : what == HLY_MPI_EXSCAN ? comm->rank
+                                                   : comm->size;
+        const struct hly_mpi_reduction wide = {sendbuf,         recvbuf, count, 0,
+                                               own ? count : 0, type,    op,    ranks};
+        return reduce_wide(how, wide, comm);
+    }
     if (!rc && count < 0)
         rc = hly_mpi_fail(MPI_ERR_COUNT, "%s: count is %lld: it has to be 0 or more", how->function,
                           (long long)count);
@@ -70,7 +93,7 @@ static int reduce(const struct hly_mpi_how *how, const void *sendbuf, void *recv
                   struct hly_mpi_comm *comm)
 {
     struct hly_mpi_collect call = {.how = how, .comm = comm};
-    const struct hly_mpi_reduction reduction = {sendbuf, recvbuf, count, 0, count, type, op};
+    const struct hly_mpi_reduction reduction = {sendbuf, recvbuf, count, 0, count, type, op, 0};
     if (comm && comm->remote)
         return hly_mpi_inter_reduce(how, &reduction, root, comm);
     int rc = hly_mpi_check_collective(how, comm);
@@ -89,7 +112,7 @@ static int allreduce(const struct hly_mpi_how *how, const void *sendbuf, void *r
                      int64_t count, struct hly_mpi_type *type, struct hly_mpi_op *op,
                      struct hly_mpi_comm *comm)
 {
-    const struct hly_mpi_reduction reduction = {sendbuf, recvbuf, count, 0, count, type, op};
+    const struct hly_mpi_reduction reduction = {sendbuf, recvbuf, count, 0, count, type, op, 0};
     if (comm && comm->remote)
         return hly_mpi_inter_reduce(how, &reduction, MPI_ANY_SOURCE, comm);
     const int rc = hly_mpi_check_collective(how, comm);
@@ -120,10 +143,12 @@ static int reduce_scatter_block(const struct hly_mpi_how *how, const void *sendb
 {
     struct hly_mpi_collect call = {.how = how, .comm = comm, .what = HLY_MPI_REDUCE_SCATTER};
     int64_t each;
-    if (comm && comm->remote) {
+    if (comm && (comm->remote || is_wide(op, type, comm))) {
         const struct hly_mpi_reduction reduction = {
-            sendbuf, recvbuf, recvcount * comm->size, recvcount * comm->rank, recvcount, type, op};
-        return hly_mpi_inter_reduce(how, &reduction, MPI_ANY_SOURCE, comm);
+            sendbuf, recvbuf, recvcount * comm->size, recvcount * comm->rank, recvcount, type,
+            op,      0};
+        return comm->remote ? hly_mpi_inter_reduce(how, &reduction, MPI_ANY_SOURCE, comm)
+                            : reduce_wide(how, reduction, comm);
     }
     int rc = hly_mpi_check_collective(how, comm);
     if (rc)
@@ -143,10 +168,10 @@ static int reduce_scatter_block(const struct hly_mpi_how *how, const void *sendb
     return hly_mpi_collect(&call);
 }
 
-/* Each rank gets the vectors of all remote ranks, and reduces its own part of them. */
-static int inter_reduce_scatter(const struct hly_mpi_how *how, const void *sendbuf, void *recvbuf,
-                                struct hly_mpi_ints recvcounts, struct hly_mpi_type *type,
-                                struct hly_mpi_op *op, struct hly_mpi_comm *comm)
+/* Each rank gets the vectors of all other ranks, and reduces its own part of them. */
+static int gather_reduce_scatter(const struct hly_mpi_how *how, const void *sendbuf, void *recvbuf,
+                                 struct hly_mpi_ints recvcounts, struct hly_mpi_type *type,
+                                 struct hly_mpi_op *op, struct hly_mpi_comm *comm)
 {
     struct hly_mpi_reduction reduction = {
         .sendbuf = sendbuf, .recvbuf = recvbuf, .type = type, .op = op};
@@ -156,7 +181,8 @@ static int inter_reduce_scatter(const struct hly_mpi_how *how, const void *sendb
         reduction.count += hly_mpi_int(recvcounts, r);
     }
     reduction.own = recvcounts.at ? hly_mpi_int(recvcounts, comm->rank) : -1;
-    return hly_mpi_inter_reduce(how, &reduction, MPI_ANY_SOURCE, comm);
+    return comm->remote ? hly_mpi_inter_reduce(how, &reduction, MPI_ANY_SOURCE, comm)
+                        : reduce_wide(how, reduction, comm);
 }
 
 static int reduce_scatter(const struct hly_mpi_how *how, const void *sendbuf, void *recvbuf,
@@ -166,8 +192,8 @@ static int reduce_scatter(const struct hly_mpi_how *how, const void *sendbuf, vo
     struct hly_mpi_collect call = {.how = how, .comm = comm, .what = HLY_MPI_REDUCE_SCATTERV};
     size_t few[64], *counts = few;
     int64_t each, all = 0;
-    if (comm && comm->remote)
-        return inter_reduce_scatter(how, sendbuf, recvbuf, recvcounts, type, op, comm);
+    if (comm && (comm->remote || is_wide(op, type, comm)))
+        return gather_reduce_scatter(how, sendbuf, recvbuf, recvcounts, type, op, comm);
     int rc = hly_mpi_check_collective(how, comm);
     if (rc)
         return rc;

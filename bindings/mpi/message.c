@@ -261,13 +261,22 @@ int hly_mpi_message_result(struct hly_mpi_request *r, int code, const halay_enve
 
 /* ---------------------------------------------------------------- the functions */
 
+/* What goes to or comes from MPI_PROC_NULL needs no type. */
+static struct hly_mpi_type *type_with(struct hly_mpi_type *type, int rank)
+{
+    return type || rank != MPI_PROC_NULL ? type
+                                         : hly_mpi_predefined(HLY_MPI_TYPE, HLY_MPI_BYTE_NUMBER);
+}
+
 static int send_with(const char *function, const void *buf, int64_t count,
                      struct hly_mpi_type *datatype, int dest, int tag, struct hly_mpi_comm *comm,
                      bool synchronous)
 {
-    const struct hly_mpi_end e = {
-        function, (void *)(uintptr_t)buf, count, datatype, dest, tag, comm, true, synchronous,
-        false};
+    const struct hly_mpi_end e = {function,    (void *)(uintptr_t)buf,
+                                  count,       type_with(datatype, dest),
+                                  dest,        tag,
+                                  comm,        true,
+                                  synchronous, false};
     return send_now(&e);
 }
 
@@ -293,9 +302,11 @@ static int send_later(const char *function, const void *buf, int64_t count,
                       struct hly_mpi_type *datatype, int dest, int tag, struct hly_mpi_comm *comm,
                       bool synchronous, bool persistent, struct hly_mpi_request **request)
 {
-    const struct hly_mpi_end e = {
-        function, (void *)(uintptr_t)buf, count, datatype, dest, tag, comm, true, synchronous,
-        false};
+    const struct hly_mpi_end e = {function,    (void *)(uintptr_t)buf,
+                                  count,       type_with(datatype, dest),
+                                  dest,        tag,
+                                  comm,        true,
+                                  synchronous, false};
     return hly_mpi_end_begin(&e, persistent, request);
 }
 
@@ -339,24 +350,26 @@ int hly_mpi_ssend_init(const void *buf, int64_t count, struct hly_mpi_type *data
 int hly_mpi_recv(void *buf, int64_t count, struct hly_mpi_type *datatype, int source, int tag,
                  struct hly_mpi_comm *comm, struct hly_mpi_status *status)
 {
-    const struct hly_mpi_end e = {"MPI_Recv", buf,  count, datatype, source,
-                                  tag,        comm, false, false,    false};
+    const struct hly_mpi_end e = {"MPI_Recv", buf,  count, type_with(datatype, source),
+                                  source,     tag,  comm,  false,
+                                  false,      false};
     return receive_now(&e, status);
 }
 
 int hly_mpi_irecv(void *buf, int64_t count, struct hly_mpi_type *datatype, int source, int tag,
                   struct hly_mpi_comm *comm, struct hly_mpi_request **request)
 {
-    const struct hly_mpi_end e = {"MPI_Irecv", buf,  count, datatype, source,
-                                  tag,         comm, false, false,    false};
+    const struct hly_mpi_end e = {"MPI_Irecv", buf,  count, type_with(datatype, source),
+                                  source,      tag,  comm,  false,
+                                  false,       false};
     return hly_mpi_end_begin(&e, false, request);
 }
 
 int hly_mpi_recv_init(void *buf, int64_t count, struct hly_mpi_type *datatype, int source, int tag,
                       struct hly_mpi_comm *comm, struct hly_mpi_request **request)
 {
-    const struct hly_mpi_end e = {"MPI_Recv_init", buf,  count, datatype, source, tag, comm,
-                                  false,           false};
+    const struct hly_mpi_end e = {
+        "MPI_Recv_init", buf, count, type_with(datatype, source), source, tag, comm, false, false};
     return hly_mpi_end_begin(&e, true, request);
 }
 
