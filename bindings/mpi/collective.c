@@ -352,15 +352,36 @@ int hly_mpi_collect(struct hly_mpi_collect *call)
     return rc;
 }
 
+/* The program gets no request, so it is as one that it has freed. */
+static void refuse_later(struct hly_mpi_comm *comm, const char *function, halay_request_t *request)
+{
+    struct hly_mpi_request *made = hly_mpi_object_new(HLY_MPI_REQUEST, sizeof(*made));
+    if (!made) {
+        halay_request_wait(request);
+        return;
+    }
+    made->is = HLY_MPI_IS_CALL;
+    made->function = function;
+    made->halay = request;
+    made->active = true;
+    made->comm = comm;
+    hly_mpi_object_hold(comm);
+    hly_mpi_request_free(&made);
+}
+
 int hly_mpi_collect_refuse(struct hly_mpi_collect *call, int rc)
 {
     halay_request_t *request;
-    const struct hly_mpi_comm *comm = call->comm;
+    struct hly_mpi_comm *comm = call->comm;
     kept_end(call->kept);
     free(call->kept);
-    if (call->how->form == HLY_MPI_NOW && comm && comm->halay &&
-        !halay_local_refuse(comm->halay, HALAY_EINVAL, hly_mpi_error_text(rc), &request))
-        halay_request_wait(request);
+    if (call->how->form != HLY_MPI_AGAIN && comm && comm->halay &&
+        !halay_local_refuse(comm->halay, HALAY_EINVAL, hly_mpi_error_text(rc), &request)) {
+        if (call->how->form == HLY_MPI_NOW)
+            halay_request_wait(request);
+        else
+            refuse_later(comm, call->how->function, request);
+    }
     return rc;
 }
 

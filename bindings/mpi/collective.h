@@ -71,8 +71,8 @@ struct hly_mpi_collect { /* a call of Halay's: what it does not need is zero */
 int hly_mpi_collect(struct hly_mpi_collect *call);
 /*
  * Ends what is kept for a call that cannot be made. rc: the error, whose text is the thread's last.
- * A blocking call fails with this text on all ranks, instead of leaving the others to wait. Returns
- * rc.
+ * But for a persistent one, the call fails with this text on all ranks, instead of leaving the
+ * others to wait. Returns rc.
  */
 int hly_mpi_collect_refuse(struct hly_mpi_collect *call, int rc);
 

@@ -70,7 +70,7 @@ static void end_info(void *object)
 }
 
 /* What MPI_INFO_ENV has: how this process was started. */
-static void fill_env(struct hly_mpi_info *info)
+static void fill_env(struct hly_mpi_info *info, bool with_size)
 {
     char words[MPI_MAX_INFO_VAL], directory[MPI_MAX_INFO_VAL];
     struct utsname machine;
@@ -94,15 +94,9 @@ static void fill_env(struct hly_mpi_info *info)
         put(info, "host", machine.nodename);
         put(info, "arch", machine.machine);
     }
-    if (hly_mpi_job.initialized) {
-        int level = hly_mpi_job.thread_level;
-        snprintf(words, sizeof words, "%d", hly_mpi_job.world ? hly_mpi_job.world->size : 1);
+    if (with_size && hly_mpi_job.world) {
+        snprintf(words, sizeof words, "%d", hly_mpi_job.world->size);
         put(info, "maxprocs", words);
-        put(info, "thread_level",
-            level == MPI_THREAD_MULTIPLE     ? "MPI_THREAD_MULTIPLE"
-            : level == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
-            : level == MPI_THREAD_FUNNELED   ? "MPI_THREAD_FUNNELED"
-                                             : "MPI_THREAD_SINGLE");
     }
 }
 
@@ -115,7 +109,7 @@ static int enter(const char *function, struct hly_mpi_info *info, bool change)
         return hly_mpi_fail(MPI_ERR_INFO, "%s: MPI_INFO_ENV can only be read", function);
     pthread_mutex_lock(&lock);
     if (info == &hly_mpi_info_env && !info->count)
-        fill_env(info);
+        fill_env(info, true);
     return MPI_SUCCESS;
 }
 
@@ -173,7 +167,7 @@ int hly_mpi_info_create_env(int argc, char *argv[], struct hly_mpi_info **info)
     if (rc)
         return rc;
     pthread_mutex_lock(&lock);
-    fill_env(*info);
+    fill_env(*info, false); /* the same before MPI_Init, where the size is not known */
     return leave(MPI_SUCCESS);
 }
 

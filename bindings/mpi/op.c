@@ -229,6 +229,8 @@ int hly_mpi_reduce_local(const void *inbuf, void *inoutbuf, int64_t count,
         rc = hly_mpi_fail(MPI_ERR_OP, "%s: the operation is MPI_OP_NULL", function);
     if (!rc && (inbuf == MPI_IN_PLACE || inoutbuf == MPI_IN_PLACE))
         rc = hly_mpi_fail(MPI_ERR_BUFFER, "%s: MPI_IN_PLACE is no buffer here", function);
+    if (!rc && inbuf == inoutbuf && count > 0 && datatype->size)
+        rc = hly_mpi_fail(MPI_ERR_BUFFER, "%s: inbuf is inoutbuf: they must not overlap", function);
     if (!rc)
         rc = hly_mpi_check_data(function, inbuf, count, datatype);
     if (rc)

@@ -117,11 +117,10 @@ static int begin_both(const struct hly_mpi_end *out, const struct hly_mpi_end *i
     rc = rc ? rc : hly_mpi_end_check(in);
     rc = rc ? rc : hly_mpi_request_make(out->function, out->comm, sizeof(struct both), &r);
     struct both *b = rc ? NULL : r->kept;
-    rc = rc ? rc : hly_mpi_end_begin(in, false, &b->receive);
-    if (!rc && (rc = hly_mpi_end_begin(out, false, &b->send))) {
-        hly_mpi_cancel(&b->receive);
-        hly_mpi_request_end(&b->receive, NULL);
-    }
+    /* The send first: its data are copied before a message that is there already replaces them. */
+    rc = rc ? rc : hly_mpi_end_begin(out, false, &b->send);
+    if (!rc && (rc = hly_mpi_end_begin(in, false, &b->receive)))
+        hly_mpi_request_free(&b->send);
     if (rc) {
         if (r)
             hly_mpi_request_drop(r);
