@@ -28,13 +28,23 @@ static int both_sides(struct hly_mpi_collect *call, const void *sendbuf, void *r
         call->out = hly_mpi_collect_bytes(call, HLY_MPI_UNPACK, recvbuf, own, type);
         return call->in && call->out ? MPI_SUCCESS : MPI_ERR_NO_MEM;
     }
-    call->in = HALAY_IN_PLACE;
-    call->out = hly_mpi_collect_bytes(call, HLY_MPI_PACK, recvbuf, all, type);
-    if (!call->out)
+    if (call->what != HLY_MPI_REDUCE_SCATTER && call->what != HLY_MPI_REDUCE_SCATTERV) {
+        call->in = HALAY_IN_PLACE;
+        call->out = hly_mpi_collect_bytes(call, HLY_MPI_PACK, recvbuf, all, type);
+        if (!call->out)
+            return MPI_ERR_NO_MEM;
+        return type->dense || !own
+                   ? MPI_SUCCESS
+                   : hly_mpi_collect_copy(call, HLY_MPI_UNPACK, recvbuf, own, type, call->out);
+    }
+    /* Of a copy: Halay may write to all of a buffer in place, MPI only to its own part. */
+    void *copy = hly_mpi_collect_room(call, (size_t)(all * type->size));
+    if (!copy)
         return MPI_ERR_NO_MEM;
-    return type->dense || !own
-               ? MPI_SUCCESS
-               : hly_mpi_collect_copy(call, HLY_MPI_UNPACK, recvbuf, own, type, call->out);
+    call->in = copy;
+    call->out = hly_mpi_collect_bytes(call, HLY_MPI_UNPACK, recvbuf, own, type);
+    return call->out ? hly_mpi_collect_copy(call, HLY_MPI_PACK, recvbuf, all, type, copy)
+                     : MPI_ERR_NO_MEM;
 }
 
 static int check_type(const struct hly_mpi_how *how, struct hly_mpi_type *type)

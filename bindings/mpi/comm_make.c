@@ -169,7 +169,8 @@ int hly_mpi_comm_split_type(struct hly_mpi_comm *comm, int split_type, int key,
     halay_context_topology(hly_mpi_job.context, &topology);
     /* Halay knows nodes, and nothing below them. */
     if (split_type == MPI_COMM_TYPE_SHARED || split_type == MPI_COMM_TYPE_HW_UNGUIDED ||
-        (split_type == MPI_COMM_TYPE_HW_GUIDED && wants_node(info)))
+        ((split_type == MPI_COMM_TYPE_HW_GUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED) &&
+         wants_node(info)))
         colour = topology.node;
     rc = hly_mpi_comm_divide(function, comm, colour, key, &made);
     if (rc)

@@ -74,6 +74,9 @@ void hly_mpi_object_hold(void *object);
 void hly_mpi_object_release(void *object);
 void hly_mpi_object_ends(enum hly_mpi_kind kind, void (*end)(void *object));
 
+/* MPICH's MPIX_C_FLOAT16, which the standard's ABI does not have. */
+#define HLY_MPI_FLOAT16 0x3f0
+
 /* The predefined object of a kind that stands for this number of the standard's ABI (0x101:
  * MPI_COMM_WORLD). NULL: there is none. */
 void *hly_mpi_predefined(enum hly_mpi_kind kind, uint32_t number);

@@ -56,6 +56,8 @@ static inline void out_status(MPI_Status *status, const struct hly_mpi_status *f
     status->internal[0] = (int)(uint32_t)from->bytes;
     status->internal[1] = (int)(uint32_t)((uint64_t)from->bytes >> 32);
     status->internal[2] = from->cancelled;
+    if (from->source == MPI_ANY_SOURCE) /* an empty one, all of which is set */
+        status->MPI_ERROR = MPI_SUCCESS;
 }
 
 #define in_buffer(pointer) (pointer)

@@ -15,8 +15,9 @@ typedef struct MPI_Status {
 
 /* ---------------------------------------------------------------- numbers */
 
-#define FACE_NO_NUMBER (-99999999) /* no constant of the standard's ABI, and no valid rank or tag  \
-                                    */
+#define FACE_NO_NUMBER                                                                             \
+    (-99999999) /* no constant of the standard's ABI, and no valid rank or tag                     \
+                 */
 #define FACE_LAST_CODE 0x3fffffff
 
 /* What is in no table: the program's own keys and codes, MPI_UNDEFINED; or it is wrong. */
@@ -100,6 +101,8 @@ static inline int out_tag(int n)
 
 /* ---------------------------------------------------------------- handles */
 
+#define FACE_FLOAT16 0x4c000246 /* MPIX_C_FLOAT16: only MPICH has it */
+
 /* Predefined handles begin with 01 or 10, and their last 7 bits differ; ours begin with 00. */
 static inline uintptr_t face_value(uintptr_t handle, uint32_t null, uint32_t abi_null,
                                    const struct face_number *table, size_t length)
@@ -109,6 +112,8 @@ static inline uintptr_t face_value(uintptr_t handle, uint32_t null, uint32_t abi
     size_t place = (handle & 0x7f) + (handle >> 31 << 7);
     if (place < length && table[place].mpich == handle && handle)
         return table[place].abi;
+    if (handle == FACE_FLOAT16 && abi_null == 0x200)
+        return HLY_MPI_FLOAT16;
     return handle >> 30 || handle < HLY_MPI_NUMBERS ? UINTPTR_MAX : handle;
 }
 
@@ -121,9 +126,10 @@ static inline uintptr_t face_value(uintptr_t handle, uint32_t null, uint32_t abi
     }                                                                                              \
     static inline MPI_##Name face_handle_##kind(uint32_t value)                                    \
     {                                                                                              \
-        return (MPI_##Name)(as_int)(value == (abi_null)       ? FACE_NULL_##kind                   \
-                                    : value < HLY_MPI_NUMBERS ? face_numbers_out[value]            \
-                                                              : value);                            \
+        return (MPI_##Name)(as_int)(value == (abi_null)        ? FACE_NULL_##kind                  \
+                                    : value == HLY_MPI_FLOAT16 ? FACE_FLOAT16                      \
+                                    : value < HLY_MPI_NUMBERS  ? face_numbers_out[value]           \
+                                                               : value);                            \
     }
 FACE_MPICH_HANDLE(comm, Comm, 0x100u, uint32_t)
 FACE_MPICH_HANDLE(group, Group, 0x108u, uint32_t)
@@ -154,6 +160,8 @@ static inline void out_status(MPI_Status *status, const struct hly_mpi_status *f
     status->count_hi_and_cancelled = (int)(uint32_t)(bytes >> 32 << 1 | from->cancelled);
     status->MPI_SOURCE = out_rank(from->source);
     status->MPI_TAG = out_tag(from->tag);
+    if (from->source == MPI_ANY_SOURCE) /* an empty one, all of which is set */
+        status->MPI_ERROR = MPI_SUCCESS;
 }
 
 static inline void *in_buffer(const void *pointer)

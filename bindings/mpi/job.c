@@ -49,6 +49,7 @@ static int make_predefined(void)
         return MPI_SUCCESS;
     hly_mpi_groups_open();
     hly_mpi_comms_open();
+    hly_mpi_messages_open();
     hly_mpi_object_ends(HLY_MPI_SESSION, end_session);
     rc = hly_mpi_types_open();
     if (!rc)

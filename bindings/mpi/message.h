@@ -18,6 +18,8 @@ struct hly_mpi_end {
     bool copied; /* sends: a copy, so that the buffer may change at once */
 };
 
+/* Makes what is predefined. */
+void hly_mpi_messages_open(void);
 /* Checks all arguments. */
 int hly_mpi_end_check(const struct hly_mpi_end *end);
 /* Begins it. *request: made, and active; or, `persistent`, not begun. */

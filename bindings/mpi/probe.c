@@ -12,6 +12,11 @@ struct hly_mpi_message {
 static struct hly_mpi_message no_proc; /* MPI_MESSAGE_NO_PROC */
 #define NO_PROC_NUMBER 0x129
 
+void hly_mpi_messages_open(void)
+{
+    hly_mpi_predefine(HLY_MPI_MESSAGE, NO_PROC_NUMBER, &no_proc);
+}
+
 /* Checks, and says whether there is no rank to look at. */
 static int check(const char *function, int source, int tag, struct hly_mpi_comm *comm)
 {
@@ -61,8 +66,6 @@ static int take(const char *function, int source, int tag, struct hly_mpi_comm *
     if (rc)
         return rc;
     if (source == MPI_PROC_NULL) {
-        if (!no_proc.head.handle)
-            hly_mpi_predefine(HLY_MPI_MESSAGE, NO_PROC_NUMBER, &no_proc);
         if (flag)
             *flag = 1;
         *message = &no_proc;
