@@ -72,12 +72,15 @@ static int open_context(const char *function)
     rc = halay_comm_world(hly_mpi_job.context, &all);
     if (!rc) /* the program may use the job's own by another library */
         rc = halay_comm_dup(all, &hly_mpi_job.base);
+    if (!rc && !getenv("HALAY_DEADLINE")) /* a correct program of MPI may compute for days */
+        rc = halay_comm_set_deadline(hly_mpi_job.base, UINT64_MAX);
     if (!rc)
         rc = halay_context_topology(hly_mpi_job.context, &topology);
     hly_mpi_job.rank = topology.rank;
     hly_mpi_job.size = topology.nranks;
     if (!rc)
         return MPI_SUCCESS;
+    hly_mpi_ops_leave();
     halay_finalize(hly_mpi_job.context);
     hly_mpi_job.context = NULL;
     return hly_mpi_result(rc, NULL, function);
@@ -108,6 +111,7 @@ static int leave_job(const char *function)
     int rc = halay_barrier(hly_mpi_job.base);
     halay_comm_free(hly_mpi_job.base);
     hly_mpi_job.base = NULL;
+    hly_mpi_ops_leave();
     const int ended = halay_finalize(hly_mpi_job.context);
     hly_mpi_job.context = NULL;
     rc = rc ? rc : ended;

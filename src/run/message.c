@@ -13,6 +13,7 @@
 #include "fault/fault.h"
 #include "run/pair.h"
 #include "run/run.h"
+#include "waits/text.h"
 #include "wire/news.h"
 
 #define ASK_NS UINT64_C(500000000)
@@ -269,6 +270,49 @@ static void ask(halay_request_t *r, uint64_t now)
         hly_control_send(r->comm, whom, HLY_MESSAGE, 0, HLY_CREDIT, 0, NULL, NULL, 0);
 }
 
+/* What the process of that rank does, if it is one of this node. */
+static const char *doing_text(const halay_comm_t *comm, int rank)
+{
+    static const char *const texts[] = {
+        [HLY_DOING_UNKNOWN] = "",
+        [HLY_DOING_RUNS] = ": its process runs",
+        [HLY_DOING_SLEEPS] = ": its process sleeps",
+        [HLY_DOING_DISK] = ": its process waits for a disk or device",
+        [HLY_DOING_STOPPED] = ": its process is stopped (SIGSTOP, SIGTSTP or a debugger)"};
+    halay_context_t *ctx = comm->context;
+    halay_place_t place = {.size = sizeof(place)};
+    const int world = hly_comm_world_rank(comm, rank);
+    if (ctx->boot_ops->get(ctx->boot, world, &place) || place.node != ctx->info.node)
+        return "";
+    const struct hly_peer *peer = hly_peer_find(ctx, hly_peer_id(ctx, world));
+    return texts[hly_process_look(peer ? &peer->process : &place.process)];
+}
+
+/* The program has waited long for this message: says so, for one message of a communicator. */
+static void notice(halay_request_t *r, uint64_t now)
+{
+    struct hly_messages *m = r->comm->messages;
+    const uint64_t since = r->deadline_ns - r->comm->deadline_ns;
+    const bool sends = r->message.is == HLY_MESSAGE_SEND;
+    char what[160], text[400];
+    if (m->waited_ns != since) {
+        m->waited_ns = since;
+        m->notices = (struct hly_notices){since, r->context->settings.notice_ns, 0};
+    }
+    if (!hly_notices_give(&m->notices, now))
+        return;
+    struct hly_line line = hly_line(text, sizeof(text));
+    what_text(r, what, sizeof(what));
+    hly_line_waited(&line, now - since, "%s", what);
+    if (r->message.at.source != HLY_ANY)
+        hly_line_put(&line, ": rank %d has not %s it%s", r->message.at.source,
+                     sends ? "received" : "sent", doing_text(r->comm, r->message.at.source));
+    else
+        hly_line_put(&line, ": no rank has sent it");
+    hly_line_until(&line, HLY_ENDS, r->deadline_ns, now);
+    hly_log(r->context, HLY_WARN, "%s", text);
+}
+
 static void look(halay_request_t *r, uint64_t now)
 {
     halay_comm_t *comm = r->comm;
@@ -280,7 +324,10 @@ static void look(halay_request_t *r, uint64_t now)
         fail(r, HALAY_EPEER, "the message could not be sent: its receiver is lost");
     else if (r->deadline_ns && now >= r->deadline_ns)
         late(r);
-    else if (r->deadline_ns && r->message.is == HLY_MESSAGE_RECV && now - r->started_ns >= ASK_NS)
+    else if (r->deadline_ns && now > r->deadline_ns - r->comm->deadline_ns)
+        notice(r, now);
+    if (r->state == HLY_RUNNING && r->deadline_ns && r->message.is == HLY_MESSAGE_RECV &&
+        now - r->started_ns >= ASK_NS)
         ask(r, now);
 }
 

@@ -58,9 +58,11 @@ void hly_line_waited(struct hly_line *line, uint64_t waited_ns, const char *who,
     hly_line_put(line, " has waited for %.1f s", (double)waited_ns * 1e-9);
 }
 
+#define FAR_NS UINT64_C(31557600000000000) /* a year: nobody waits so long */
+
 void hly_line_until(struct hly_line *line, const char *outcome, uint64_t end_ns, uint64_t now_ns)
 {
-    if (now_ns < end_ns)
+    if (now_ns < end_ns && end_ns - now_ns < FAR_NS)
         hly_line_put(line, ". If that stays so %s in %.0f s at the latest", outcome,
                      (double)(end_ns - now_ns) * 1e-9);
 }

@@ -13,6 +13,7 @@
 #ifndef HLY_MESSAGE_H
 #define HLY_MESSAGE_H
 
+#include "waits/waits.h"
 #include "wire/endpoint.h"
 
 #define HLY_MESSAGE_WINDOW (256u << 10) /* bytes */
@@ -54,7 +55,9 @@ struct hly_messages {     /* of a communicator */
     struct hly_link offers; /* requests that send and are not done, by message.at.all */
     struct hly_link taken;  /* by the program, and not received: struct hly_early, by at.all */
     uint64_t ids;
-    int asked; /* the rank that was asked last for a receive of any source */
+    int asked;          /* the rank that was asked last for a receive of any source */
+    uint64_t waited_ns; /* since when the program has waited for the message of: */
+    struct hly_notices notices;
     uint32_t npeers, mask;
     struct hly_message_peer **peers; /* hash of ranks */
 };
