@@ -160,7 +160,7 @@ int hly_mpi_comm_split_type(struct hly_mpi_comm *comm, int split_type, int key,
     const char *function = "MPI_Comm_split_type";
     halay_topology_t topology = {.size = sizeof(topology)};
     struct hly_mpi_comm *made = NULL;
-    int rc = check_intra(function, comm), colour = -1;
+    int rc = hly_mpi_check_comm(function, comm), colour = -1;
     if (rc)
         return rc;
     if (split_type != MPI_UNDEFINED &&
