@@ -37,7 +37,7 @@ static int both_sides(struct hly_mpi_collect *call, const void *sendbuf, void *r
                    ? MPI_SUCCESS
                    : hly_mpi_collect_copy(call, HLY_MPI_UNPACK, recvbuf, own, type, call->out);
     }
-    /* Of a copy: Halay may write to all of a buffer in place, MPI only to its own part. */
+    /* From a copy: Halay may write to all of a buffer in place, MPI only to its own part. */
     void *copy = hly_mpi_collect_room(call, (size_t)(all * type->size));
     if (!copy)
         return MPI_ERR_NO_MEM;

@@ -16,7 +16,7 @@ struct side {
     struct hly_mpi_part *parts;
     int n;
     bool direct;      /* the buffer is the program's memory, from lo to hi */
-    bool in_order;    /* each part begins behind those before it */
+    bool in_order;    /* each part begins after those before it */
     uintptr_t lo, hi; /* lo: the first byte of a part */
     size_t total;
     void *buffer;

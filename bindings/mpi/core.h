@@ -258,7 +258,7 @@ struct hly_mpi_request {
     /* When it is done: unpacks, frees what the call needed. Called once. */
     int (*then)(struct hly_mpi_request *request);
     int (*start)(struct hly_mpi_request *request); /* of a persistent one */
-    /* Of one without `halay`, or NULL: is it done? It makes no progress. */
+    /* NULL, or, of a request without `halay`: is it done? It makes no progress. */
     bool (*is_done)(struct hly_mpi_request *request);
     /* Or NULL: called when the program has got the result, which it may make an error. */
     int (*given)(struct hly_mpi_request *request);

@@ -6,10 +6,10 @@
  * make them in the same order. MPI asks for no such thing. The kernels of predefined operations are
  * therefore all made at once, before any other: they have the same numbers everywhere, whenever a
  * rank first needs one. A slot for an operation of the user is made at its first use, for elements
- * of one size, since that is when its size is known. It stays bound to the operation and the type
- * while both exist, and then serves others with elements of that size, so the numbers do not run
- * out. They are equal where the ranks use their operations in the same order, as programs of one
- * source do; where they do not, the call fails with a mismatch.
+ * of one size, since that is when its size is known. It stays bound to the operation and the type.
+ * When all slots are taken, the one that was used longest ago serves others with elements of
+ * that size, so the numbers do not run out. They are equal where the ranks use their operations in
+ * the same order, as programs of one source do; where they do not, the call fails with a mismatch.
  *
  * Elements are packed. A type without gaps is as in memory. Of others, some elements are unpacked
  * at a time, the user's function called, and the result packed again. The element of the lower rank
@@ -125,14 +125,6 @@ static int slot_make(struct hly_mpi_op_slots *slots, hly_mpi_kernel *kernel, int
     return MPI_SUCCESS;
 }
 
-/* Does what the slot was bound to still exist? */
-static bool is_alive(const struct slot *slot)
-{
-    return slot->op && hly_mpi_object_of(HLY_MPI_OP, slot->op_handle) == slot->op &&
-           (slot->type_handle < 0x400 || /* predefined */
-            hly_mpi_object_of(HLY_MPI_TYPE, slot->type_handle) == slot->type);
-}
-
 /* Binds it, and takes the memory that its elements need. */
 static int slot_bind(struct slot *slot, struct hly_mpi_op *op, struct hly_mpi_type *type)
 {
@@ -159,41 +151,52 @@ static int slot_bind(struct slot *slot, struct hly_mpi_op *op, struct hly_mpi_ty
     return MPI_SUCCESS;
 }
 
-/* The slot that serves these already, or one that is free to. NULL: there is none. */
-static struct slot *slot_find(struct hly_mpi_op_slots *slots, const struct hly_mpi_op *op,
+/* The slot that serves these already. NULL: there is none. */
+static struct slot *slot_find(const struct hly_mpi_op_slots *slots, const struct hly_mpi_op *op,
                               const struct hly_mpi_type *type)
 {
-    struct slot *free_one = NULL;
     for (int i = 0; i < slots->n; i++) {
         struct slot *slot = slots->slots[i];
-        if (slot->kernel || slot->size != type->size || slot->commutative != op->commutative)
-            continue;
-        if (slot->op == op && slot->type == type && slot->op_handle == op->head.handle &&
-            slot->type_handle == type->head.handle)
+        if (!slot->kernel && slot->op == op && slot->type == type &&
+            slot->op_handle == op->head.handle && slot->type_handle == type->head.handle)
             return slot;
-        if (!free_one && !slot->users && !is_alive(slot))
-            free_one = slot;
     }
-    return free_one;
+    return NULL;
 }
 
-/* All slots are made: of those that no call uses, the one that was used longest ago ends. */
-static bool slots_trim(struct hly_mpi_op_slots *slots)
+/* All slots are made: the one for elements of this size (0: of any) that was used longest ago.
+ * Whether a call still uses it does not count, since that differs between ranks. -1: none. */
+static int slot_oldest(const struct hly_mpi_op_slots *slots, int64_t size, bool commutative)
 {
     int oldest = -1;
     for (int i = 0; i < slots->n; i++) {
         const struct slot *slot = slots->slots[i];
-        if (!slot->kernel && !slot->users &&
+        if (!slot->kernel && (!size || (slot->size == size && slot->commutative == commutative)) &&
             (oldest < 0 || slot->last < slots->slots[oldest]->last))
             oldest = i;
     }
-    if (oldest < 0 || halay_op_free(slots->context, slots->slots[oldest]->number))
-        return false;
-    free(slots->slots[oldest]->room);
-    pthread_mutex_destroy(&slots->slots[oldest]->room_lock);
-    free(slots->slots[oldest]);
-    slots->slots[oldest] = slots->slots[--slots->n];
-    return true;
+    return oldest;
+}
+
+/* A slot to bind, or NULL. */
+static struct slot *slot_take(struct hly_mpi_op_slots *slots, int64_t size, bool commutative)
+{
+    struct slot *slot = NULL;
+    int i = slots->n == SLOTS ? slot_oldest(slots, size, commutative) : -1;
+    if (i >= 0)
+        return slots->slots[i]->users ? NULL : slots->slots[i];
+    i = slots->n == SLOTS ? slot_oldest(slots, 0, false) : -1;
+    if (i >= 0) {
+        slot = slots->slots[i];
+        if (slot->users || halay_op_free(slots->context, slot->number))
+            return NULL;
+        free(slot->room);
+        pthread_mutex_destroy(&slot->room_lock);
+        free(slot);
+        slots->slots[i] = slots->slots[--slots->n];
+        slot = NULL;
+    }
+    return slot_make(slots, NULL, size, commutative, &slot) ? NULL : slot;
 }
 
 /* Makes the slot of a predefined operation and a type, if Halay has none and there is none yet. */
@@ -257,10 +260,10 @@ int hly_mpi_op_slot(const char *function, struct hly_mpi_op *op, struct hly_mpi_
     pthread_mutex_lock(&lock);
     slots = slots_of_context();
     slot = slots ? slot_find(slots, op, type) : NULL;
-    if (!slots || (!slot && slots->n == SLOTS && !slots_trim(slots)))
+    if (slots && !slot)
+        slot = slot_take(slots, type->size, op->commutative);
+    if (!slot)
         rc = MPI_ERR_NO_MEM;
-    else if (!slot)
-        rc = slot_make(slots, NULL, type->size, op->commutative, &slot);
     if (!rc && !slot->users) /* also where it was bound: a new type may have an old one's handle */
         rc = slot_bind(slot, op, type);
     if (!rc) {
