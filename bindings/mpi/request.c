@@ -153,10 +153,21 @@ void hly_mpi_requests_reap(void)
     }
 }
 
+/* Only of those that end by themselves: nobody completes a generalised one any more. */
+static bool is_awaited(void)
+{
+    bool some = false;
+    pthread_mutex_lock(&freed.mutex);
+    for (int i = 0; i < freed.n; i++)
+        some = some || freed.list[i]->halay;
+    pthread_mutex_unlock(&freed.mutex);
+    return some;
+}
+
 void hly_mpi_requests_leave(void)
 {
-    while (__atomic_load_n(&freed.n, __ATOMIC_RELAXED)) {
-        halay_context_progress(hly_mpi_job.context, PAUSE_NS);
+    while (is_awaited()) {
+        hly_mpi_progress();
         hly_mpi_requests_reap();
     }
 }
