@@ -2,6 +2,9 @@
 # Two MPI libraries of the same objects: libmpi_abi.so.1 has the standard's ABI, libmpi.so.12 MPICH's. generate.py makes
 # their header and their wrappers, so they need a Python at build time, but no package of it.
 find_package(Python3 3.6 COMPONENTS Interpreter QUIET)
+if(SKBUILD) # a wheel has no place for the libraries of programs in C
+  return()
+endif()
 if(NOT Python3_Interpreter_FOUND)
   message(STATUS "no MPI library: Python 3 was not found, which makes its wrappers")
   return()

@@ -122,7 +122,7 @@ static uint16_t narrow(float number)
            : BELOW(a, b)                      ? b                                                  \
                                               : a)
 
-INTEGER_KERNELS(i8, uint32_t)
+INTEGER_KERNELS(i8, uint32_t) // NOLINT(bugprone-signed-char-misuse): numbers, no characters
 INTEGER_KERNELS(u8, uint32_t)
 INTEGER_KERNELS(i16, uint32_t)
 INTEGER_KERNELS(u16, uint32_t)

@@ -141,13 +141,13 @@ int halay_message_isend(const void *buffer, size_t count, halay_type_t type, int
                         halay_send_mode_t mode, halay_comm_t *handle, halay_request_t **request)
 {
     halay_comm_t *comm;
-    halay_request_t *r;
+    halay_request_t *r = NULL;
     int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
     rc = request ? send_begin("halay_message_isend", buffer, count, type, to, tag, mode, comm, &r)
                  : refuse(comm, "halay_message_isend", "there is no place for the request (NULL)");
-    if (!rc)
+    if (r)
         *request = hly_request_handle(r);
     hly_unlock(comm->context);
     return rc;
@@ -157,13 +157,13 @@ int halay_message_irecv(void *buffer, size_t count, halay_type_t type, int from,
                         halay_comm_t *handle, halay_request_t **request)
 {
     halay_comm_t *comm;
-    halay_request_t *r;
+    halay_request_t *r = NULL;
     int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
     rc = request ? receive_begin("halay_message_irecv", buffer, count, type, from, tag, comm, &r)
                  : refuse(comm, "halay_message_irecv", "there is no place for the request (NULL)");
-    if (!rc)
+    if (r)
         *request = hly_request_handle(r);
     hly_unlock(comm->context);
     return rc;
@@ -173,12 +173,12 @@ int halay_message_send(const void *buffer, size_t count, halay_type_t type, int 
                        halay_send_mode_t mode, halay_comm_t *handle)
 {
     halay_comm_t *comm;
-    halay_request_t *r;
+    halay_request_t *r = NULL;
     int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
     rc = send_begin("halay_message_send", buffer, count, type, to, tag, mode, comm, &r);
-    rc = rc ? rc : finish(r, NULL);
+    rc = r ? finish(r, NULL) : rc;
     hly_unlock(comm->context);
     return rc;
 }
@@ -187,12 +187,12 @@ int halay_message_recv(void *buffer, size_t count, halay_type_t type, int from, 
                        halay_comm_t *handle, halay_envelope_t *envelope)
 {
     halay_comm_t *comm;
-    halay_request_t *r;
+    halay_request_t *r = NULL;
     int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
     rc = receive_begin("halay_message_recv", buffer, count, type, from, tag, comm, &r);
-    rc = rc ? rc : finish(r, envelope);
+    rc = r ? finish(r, envelope) : rc;
     hly_unlock(comm->context);
     return rc;
 }
@@ -333,14 +333,16 @@ int halay_message_take(int from, int tag, halay_comm_t *handle, int *found,
 {
     struct wanted w = {.from = from, .tag = tag};
     struct halay_message *taken = NULL;
+    if (!message)
+        return hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL,
+                               "halay_message_take: there is no place for the message (NULL)");
     int rc = hly_comm_enter(handle, &w.comm);
     if (rc)
         return rc;
-    rc = message ? look_for(&w, found, "halay_message_take")
-                 : refuse(w.comm, "halay_message_take", "there is no place for the message (NULL)");
+    rc = look_for(&w, found, "halay_message_take");
     if (!rc && w.early && !(taken = malloc(sizeof(*taken))))
         rc = hly_comm_refuse(w.comm, HALAY_ENOMEM, "no memory to take a message");
-    if (!rc && w.early) {
+    if (taken) {
         hly_tags_remove(&w.early->at);
         hly_link_append(&w.comm->messages->taken, &w.early->at.all);
         *taken = (struct halay_message){.comm = w.comm, .early = w.early};
@@ -355,18 +357,20 @@ int halay_message_irecv_taken(void *buffer, size_t count, halay_type_t type,
                               halay_message_t *message, halay_request_t **request)
 {
     halay_comm_t *comm = message ? message->comm : NULL;
+    if (!request)
+        return hly_comm_reject(
+            comm, HALAY_EINVAL,
+            "halay_message_irecv_taken: there is no place for the request (NULL)");
     int rc = comm ? hly_context_enter(comm->context) : HALAY_EINVAL;
     if (rc)
         return rc;
-    rc = request ? check_buffer(comm, "halay_message_irecv_taken", buffer, count, type)
-                 : refuse(comm, "halay_message_irecv_taken",
-                          "there is no place for the request (NULL)");
+    rc = check_buffer(comm, "halay_message_irecv_taken", buffer, count, type);
     halay_request_t *r = rc ? NULL
                             : hly_message_request(comm, HLY_MESSAGE_RECV, buffer,
                                                   count * halay_type_bytes(type), (uint8_t)type);
     if (!rc && !r)
         rc = hly_comm_refuse(comm, HALAY_ENOMEM, "a receive could not be begun");
-    if (!rc) {
+    if (r) {
         hly_tags_remove(&message->early->at);
         hly_message_match(r, message->early);
         hly_hand_on(comm->context);
