@@ -67,7 +67,9 @@ int hly_mpi_comm_make(const char *function, halay_comm_t *halay, struct hly_mpi_
 
 int hly_mpi_comm_rank(struct hly_mpi_comm *comm, int *rank)
 {
-    const int rc = hly_mpi_check_comm("MPI_Comm_rank", comm);
+    int rc = hly_mpi_check_comm("MPI_Comm_rank", comm);
+    if (!rc && !rank)
+        rc = hly_mpi_fail(MPI_ERR_ARG, "MPI_Comm_rank: the address of the rank is NULL");
     if (!rc)
         *rank = comm->rank;
     return rc;
@@ -75,7 +77,9 @@ int hly_mpi_comm_rank(struct hly_mpi_comm *comm, int *rank)
 
 int hly_mpi_comm_size(struct hly_mpi_comm *comm, int *size)
 {
-    const int rc = hly_mpi_check_comm("MPI_Comm_size", comm);
+    int rc = hly_mpi_check_comm("MPI_Comm_size", comm);
+    if (!rc && !size)
+        rc = hly_mpi_fail(MPI_ERR_ARG, "MPI_Comm_size: the address of the size is NULL");
     if (!rc)
         *size = comm->size;
     return rc;

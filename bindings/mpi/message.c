@@ -110,8 +110,15 @@ static int kept_then(struct hly_mpi_request *r)
 {
     const struct kept *k = r->kept;
     const struct hly_mpi_end *e = &k->end;
-    if (k->packed && !e->sends && !r->status.cancelled)
-        hly_mpi_unpack_range(e->buffer, e->count, e->type, 0, r->status.bytes, k->packed);
+    const int64_t bytes = r->status.bytes;
+    if (!k->packed || e->sends || r->status.cancelled)
+        return MPI_SUCCESS;
+    if (e->type->halay >= 0 && bytes % (int64_t)halay_type_bytes((halay_type_t)e->type->halay))
+        return hly_mpi_fail(MPI_ERR_TYPE,
+                            "%s: the message has %lld bytes, which are no whole elements of the "
+                            "receive's type",
+                            e->function, (long long)bytes);
+    hly_mpi_unpack_range(e->buffer, e->count, e->type, 0, bytes, k->packed);
     return MPI_SUCCESS;
 }
 
