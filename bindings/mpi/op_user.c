@@ -6,10 +6,10 @@
  * make them in the same order. MPI asks for no such thing. The kernels of predefined operations are
  * therefore all made at once, before any other: they have the same numbers everywhere, whenever a
  * rank first needs one. A slot for an operation of the user is made at its first use, for elements
- * of one size, since that is when its size is known. It stays bound to the operation and the type.
- * When all slots are taken, the one that was used longest ago serves others with elements of
- * that size, so the numbers do not run out. They are equal where the ranks use their operations in
- * the same order, as programs of one source do; where they do not, the call fails with a mismatch.
+ * of one size, since that is when its size is known. It stays bound to the operation and the type
+ * while both exist, and then serves others with elements of that size, so the numbers do not run
+ * out. They are equal where the ranks use their operations in the same order, as programs of one
+ * source do; where they do not, the call fails with a mismatch.
  *
  * Elements are packed. A type without gaps is as in memory. Of others, some elements are unpacked
  * at a time, the user's function called, and the result packed again. The element of the lower rank
@@ -29,6 +29,7 @@ struct slot {
     halay_op_t number;
     int64_t size;
     bool commutative;
+    bool late;              /* its operation was freed while a call used it */
     int users;              /* calls under way; they hold op and type */
     uint64_t last;          /* the count of uses then */
     hly_mpi_kernel *kernel; /* of a predefined one; else: */
@@ -144,6 +145,7 @@ static int slot_bind(struct slot *slot, struct hly_mpi_op *op, struct hly_mpi_ty
     slot->room = room;
     slot->low = low;
     slot->span = high - low;
+    slot->late = false;
     slot->op = op;
     slot->type = type;
     slot->op_handle = op->head.handle;
@@ -151,17 +153,43 @@ static int slot_bind(struct slot *slot, struct hly_mpi_op *op, struct hly_mpi_ty
     return MPI_SUCCESS;
 }
 
-/* The slot that serves these already. NULL: there is none. */
+/* Does what the slot was bound to still exist? */
+static bool is_alive(const struct slot *slot)
+{
+    return slot->op && hly_mpi_object_of(HLY_MPI_OP, slot->op_handle) == slot->op &&
+           (slot->type_handle < 0x400 || /* predefined */
+            hly_mpi_object_of(HLY_MPI_TYPE, slot->type_handle) == slot->type);
+}
+
+/* The slot that serves these already, or one that is free to. NULL: there is none. */
 static struct slot *slot_find(const struct hly_mpi_op_slots *slots, const struct hly_mpi_op *op,
                               const struct hly_mpi_type *type)
 {
+    struct slot *free_one = NULL;
     for (int i = 0; i < slots->n; i++) {
         struct slot *slot = slots->slots[i];
-        if (!slot->kernel && slot->op == op && slot->type == type &&
-            slot->op_handle == op->head.handle && slot->type_handle == type->head.handle)
+        if (slot->kernel || slot->size != type->size || slot->commutative != op->commutative)
+            continue;
+        if (slot->op == op && slot->type == type && slot->op_handle == op->head.handle &&
+            slot->type_handle == type->head.handle)
             return slot;
+        if (!free_one && !slot->late && !slot->users && !is_alive(slot))
+            free_one = slot;
     }
-    return NULL;
+    return free_one;
+}
+
+/* A call that still uses the operation ends at another time on each rank. Its slot serves others
+ * only when there is no more room, so that all ranks choose the same. */
+void hly_mpi_op_slots_late(const struct hly_mpi_op *op)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; hly_mpi_job.op_slots && i < hly_mpi_job.op_slots->n; i++) {
+        struct slot *slot = hly_mpi_job.op_slots->slots[i];
+        if (slot->op == op && slot->op_handle == op->head.handle && slot->users)
+            slot->late = true;
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 /* All slots are made: the one for elements of this size (0: of any) that was used longest ago.

@@ -66,7 +66,7 @@ const struct hly_mpi_named hly_mpi_named[] = {
     C_INT(0x208, "MPI_SHORT", short, 2),
     C_INT(0x209, "MPI_INT", int, 4),
     C_INT(0x20a, "MPI_LONG", long, 4),
-    C_INT(0x20b, "MPI_LONG_LONG", long long, 8),
+    C_INT(0x20b, "MPI_LONG_LONG_INT", long long, 8),
     C_UINT(0x20c, "MPI_UNSIGNED_SHORT", short, 2),
     C_UINT(0x20d, "MPI_UNSIGNED", int, 4),
     C_UINT(0x20e, "MPI_UNSIGNED_LONG", long, 4),
