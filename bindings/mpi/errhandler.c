@@ -65,8 +65,8 @@ static int call(struct hly_mpi_errhandler *handler, enum hly_mpi_kind kind, void
     abort();
 }
 
-/* The communicator that gets errors of no object: MPI_COMM_SELF since MPI 4.0, MPI_COMM_WORLD before. Programs of
- * both times set a handler; the one that is not set is fatal. */
+/* The communicator that gets errors of no object: MPI_COMM_SELF since MPI 4.0, MPI_COMM_WORLD
+ * before. Programs of both times set a handler; the one that is not set is fatal. */
 static struct hly_mpi_comm *receiver(void)
 {
     struct hly_mpi_comm *self = hly_mpi_job.self;
