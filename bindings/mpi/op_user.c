@@ -180,7 +180,7 @@ static struct slot *slot_find(const struct hly_mpi_op_slots *slots, const struct
 }
 
 /* A call that still uses the operation ends at another time on each rank. Its slot serves others
- * only when there is no more room, so that all ranks choose the same. */
+ * only when all slots are taken, so that all ranks choose the same. */
 void hly_mpi_op_slots_late(const struct hly_mpi_op *op)
 {
     pthread_mutex_lock(&lock);
@@ -193,17 +193,28 @@ void hly_mpi_op_slots_late(const struct hly_mpi_op *op)
 }
 
 /* All slots are made: the one for elements of this size (0: of any) that was used longest ago.
- * Whether a call still uses it does not count, since that differs between ranks. -1: none. */
-static int slot_oldest(const struct hly_mpi_op_slots *slots, int64_t size, bool commutative)
+ * Whether a call still uses it does not count at first, since that differs between ranks; `idle`:
+ * no call does. -1: none. */
+static int slot_oldest_of(const struct hly_mpi_op_slots *slots, int64_t size, bool commutative,
+                          bool idle)
 {
     int oldest = -1;
     for (int i = 0; i < slots->n; i++) {
         const struct slot *slot = slots->slots[i];
-        if (!slot->kernel && (!size || (slot->size == size && slot->commutative == commutative)) &&
+        if (!slot->kernel && !(idle && slot->users) &&
+            (!size || (slot->size == size && slot->commutative == commutative)) &&
             (oldest < 0 || slot->last < slots->slots[oldest]->last))
             oldest = i;
     }
     return oldest;
+}
+
+static int slot_oldest(const struct hly_mpi_op_slots *slots, int64_t size, bool commutative)
+{
+    const int oldest = slot_oldest_of(slots, size, commutative, false);
+    return oldest >= 0 && slots->slots[oldest]->users
+               ? slot_oldest_of(slots, size, commutative, true)
+               : oldest;
 }
 
 /* A slot to bind, or NULL. */
