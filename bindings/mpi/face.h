@@ -36,9 +36,8 @@ typedef int MPI_T_cb_safety, MPI_T_source_order;
 /* ---------------------------------------------------------------- handles */
 
 /* *bad becomes the kind of a handle that is none. The null handle is no object, and not bad. */
-static inline __attribute__((always_inline)) void *face_object(enum hly_mpi_kind kind,
-                                                               uintptr_t null, uintptr_t last,
-                                                               uintptr_t value, int *bad)
+static inline __attribute__((always_inline)) void *
+face_object(enum hly_mpi_kind kind, uintptr_t null, uintptr_t last, uintptr_t value, int *bad)
 {
     void *object = NULL;
     if (LIKELY(value - null - 1 < last - null))

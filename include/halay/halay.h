@@ -290,8 +290,8 @@ HALAY_API int halay_comm_failed(halay_comm_t *comm, int ranks[], int *n);
 }
 #endif
 
-/* Parts of this header: collectives and requests, messages with tags, registered memory, streams of a device, counters
- * of transports. */
+/* Parts of this header: collectives and requests, messages with tags, registered memory, streams of
+ * a device, counters of transports. */
 #include "collectives.h"
 #include "memory.h"
 #include "message.h"

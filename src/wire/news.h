@@ -33,7 +33,8 @@ enum hly_news_kind {
     HLY_NEWS_TRANSPORT_LOST, /* a transport has failed: text says why */
     /* for run/ */
     HLY_NEWS_MADE,      /* comm is made; its orphans (match.h) are to be matched */
-    HLY_NEWS_MATCHED,   /* a receive has found its message, which is not here whole, or does not fit */
+    HLY_NEWS_MATCHED,   /* a receive has found its message, which is not here whole, or does not fit
+                         */
     HLY_NEWS_TAKEN,     /* a sent message is received: header */
     HLY_NEWS_UNPLANNED, /* the call has started, and has no plan yet */
     HLY_NEWS_COMPLETE   /* a call that reports its end is complete */

@@ -268,7 +268,8 @@ static void try_allgatherv(const struct layout *a, const struct layout *b, int i
 
 static void try_alltoallv(const struct layout *a, const struct layout *b, int in_place)
 {
-    int n[RANKS] = {0}, m[RANKS] = {0}, counts[RANKS], displs[RANKS], rcounts[RANKS], rdispls[RANKS];
+    int n[RANKS] = {0}, m[RANKS] = {0}, counts[RANKS], displs[RANKS], rcounts[RANKS],
+        rdispls[RANKS];
     for (int r = 0; r < size; r++) {
         m[r] = in_place ? ints(r < rank ? r : rank, r < rank ? rank : r) : ints(r, rank);
         n[r] = in_place ? m[r] : ints(rank, r);
