@@ -25,7 +25,7 @@ part_unit() {
 part_tidy() {
     step ruff "$venv/bin/ruff" check -q --no-cache python examples tests/packages docs/site \
         tests/python scripts/{check-{layers,limits,man,nccl,proofs,tidy},settings,count-tests,end-all,install-torch,junit.py,sample.py,{test_selftest,selftest_cases}.py,layers_{cases,objects,parts,selftest,symbols,waits}.py,man_selftest.py,words.py} \
-        tests/{cluster/{startup,kubeflow.py,mpi4py_rank.py,jax_rank.py},gpu/{train,surface}.py,chaos/{chaos{,_beds,_train},elastic{,_train}}.py} bench/tables tools/halay-doctor/halay-doctor-picture deploy/kubernetes/pods scripts/horovod{-suite,-examples,_examples_data.py,_absent.py,_suite_rank.py,_verdicts.py}
+        tests/{cluster/{startup,kubeflow.py,mpi4py_rank.py,jax_rank.py},gpu/{train,surface}.py,chaos/{chaos{,_beds,_train},elastic{,_train}}.py} bench/tables tools/halay-doctor/halay-doctor-picture deploy/kubernetes/pods scripts/mpi-suite bindings/mpi/generate.py tests/mpi/names.py scripts/horovod{-suite,-examples,_examples_data.py,_absent.py,_suite_rank.py,_verdicts.py}
     for argument in -phalay bench/tables; do step "mypy $argument" "$venv/bin/mypy" --no-error-summary --cache-dir=/dev/null "$argument"; done
     step "check-tidy --selftest" scripts/check-tidy --selftest
     need_build || return
