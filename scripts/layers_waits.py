@@ -36,7 +36,7 @@ ALLOWED = {
     "halay_core/groups/nccl/device_comm.c": {"nanosleep"},  # a pause; callers look at the clock
     "halay_core/groups/shared_gpu/shared_gpu.c": {"nanosleep"},  # until a given time
     "halay_mpi/mpi/job.c": {"nanosleep"},  # 0.5 s, once: the rank whose error it is ends first
-    "halay_mpi/mpitrampoline/job.c": {"nanosleep"},  # 5 ms, while calls are under way: their own deadlines
+    "halay_mpi/mpitrampoline/job.c": {"nanosleep"},  # 5 ms, while calls run: their deadlines
     "halay_core/training/shell/trainer.c": {"pthread_cond_wait",  # for a thread in progress.c's
                                             "pthread_cond_timedwait", "usleep",  # 2 ms, 1 ms
                                             "pthread_join"},  # it ends after a step
