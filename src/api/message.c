@@ -63,7 +63,7 @@ static int check_buffer(halay_comm_t *comm, const char *function, const void *bu
                ? HALAY_OK
                : hly_comm_refuse(comm, HALAY_EUNSUPPORTED,
                                  "messages with tags are sent from host memory, and received "
-                                 "there: copy the buffer, or use halay_send and halay_recv");
+                                 "there: copy the buffer, or send and receive it without a tag");
 }
 
 /* ---------------------------------------------------------------- send and receive */
@@ -145,8 +145,8 @@ int halay_message_isend(const void *buffer, size_t count, halay_type_t type, int
     int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
-    rc = request ? send_begin("halay_message_isend", buffer, count, type, to, tag, mode, comm, &r)
-                 : refuse(comm, "halay_message_isend", "there is no place for the request (NULL)");
+    rc = request ? send_begin("message_isend", buffer, count, type, to, tag, mode, comm, &r)
+                 : refuse(comm, "message_isend", "there is no place for the request (NULL)");
     if (r)
         *request = hly_request_handle(r);
     hly_unlock(comm->context);
@@ -161,8 +161,8 @@ int halay_message_irecv(void *buffer, size_t count, halay_type_t type, int from,
     int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
-    rc = request ? receive_begin("halay_message_irecv", buffer, count, type, from, tag, comm, &r)
-                 : refuse(comm, "halay_message_irecv", "there is no place for the request (NULL)");
+    rc = request ? receive_begin("message_irecv", buffer, count, type, from, tag, comm, &r)
+                 : refuse(comm, "message_irecv", "there is no place for the request (NULL)");
     if (r)
         *request = hly_request_handle(r);
     hly_unlock(comm->context);
@@ -177,7 +177,7 @@ int halay_message_send(const void *buffer, size_t count, halay_type_t type, int 
     int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
-    rc = send_begin("halay_message_send", buffer, count, type, to, tag, mode, comm, &r);
+    rc = send_begin("message_send", buffer, count, type, to, tag, mode, comm, &r);
     rc = r ? finish(r, NULL) : rc;
     hly_unlock(comm->context);
     return rc;
@@ -191,7 +191,7 @@ int halay_message_recv(void *buffer, size_t count, halay_type_t type, int from, 
     int rc = hly_comm_enter(handle, &comm);
     if (rc)
         return rc;
-    rc = receive_begin("halay_message_recv", buffer, count, type, from, tag, comm, &r);
+    rc = receive_begin("message_recv", buffer, count, type, from, tag, comm, &r);
     rc = r ? finish(r, envelope) : rc;
     hly_unlock(comm->context);
     return rc;
@@ -321,7 +321,7 @@ int halay_message_probe(int from, int tag, halay_comm_t *handle, int *found,
     int rc = hly_comm_enter(handle, &w.comm);
     if (rc)
         return rc;
-    rc = look_for(&w, found, "halay_message_probe");
+    rc = look_for(&w, found, "message_probe");
     if (!rc)
         fill_early(w.early, envelope);
     hly_unlock(w.comm->context);
@@ -335,11 +335,11 @@ int halay_message_take(int from, int tag, halay_comm_t *handle, int *found,
     struct halay_message *taken = NULL;
     if (!message)
         return hly_comm_reject(hly_comm_of(handle), HALAY_EINVAL,
-                               "halay_message_take: there is no place for the message (NULL)");
+                               "message_take: there is no place for the message (NULL)");
     int rc = hly_comm_enter(handle, &w.comm);
     if (rc)
         return rc;
-    rc = look_for(&w, found, "halay_message_take");
+    rc = look_for(&w, found, "message_take");
     if (!rc && w.early && !(taken = malloc(sizeof(*taken))))
         rc = hly_comm_refuse(w.comm, HALAY_ENOMEM, "no memory to take a message");
     if (taken) {
@@ -358,13 +358,12 @@ int halay_message_irecv_taken(void *buffer, size_t count, halay_type_t type,
 {
     halay_comm_t *comm = message ? message->comm : NULL;
     if (!request)
-        return hly_comm_reject(
-            comm, HALAY_EINVAL,
-            "halay_message_irecv_taken: there is no place for the request (NULL)");
+        return hly_comm_reject(comm, HALAY_EINVAL,
+                               "message_irecv_taken: there is no place for the request (NULL)");
     int rc = comm ? hly_context_enter(comm->context) : HALAY_EINVAL;
     if (rc)
         return rc;
-    rc = check_buffer(comm, "halay_message_irecv_taken", buffer, count, type);
+    rc = check_buffer(comm, "message_irecv_taken", buffer, count, type);
     halay_request_t *r = rc ? NULL
                             : hly_message_request(comm, HLY_MESSAGE_RECV, buffer,
                                                   count * halay_type_bytes(type), (uint8_t)type);
