@@ -107,8 +107,7 @@ static int node_of(const halay_comm_t *comm, int rank)
     return place_of(comm, rank, &place) ? place.node : -1;
 }
 
-/* Looks at a process of this node. */
-static enum hly_doing look_near(const halay_comm_t *comm, int rank, int64_t *pid)
+enum hly_doing hly_stall_look_near(const halay_comm_t *comm, int rank, int64_t *pid)
 {
     halay_context_t *ctx = comm->context;
     const int world_rank = hly_comm_world_rank(comm, rank);
@@ -163,7 +162,7 @@ static void examine(halay_comm_t *comm, const struct hly_stall *p, struct hly_aw
     if (!hly_awaited_is_silent(a, now))
         return;
     if (node_of(comm, rank) == comm->context->info.node)
-        hly_awaited_see(a, (uint8_t)look_near(comm, rank, &a->pid), now);
+        hly_awaited_see(a, (uint8_t)hly_stall_look_near(comm, rank, &a->pid), now);
     else
         look_far(comm, p, a, now);
 }
@@ -490,7 +489,7 @@ static void answer(halay_comm_t *comm, const struct hly_header *h, int about)
     const halay_request_t *r = NULL;
     uint32_t seen = made ? HLY_SEEN_HERE : HLY_SEEN_BEHIND, calls = comm->next_sequence;
     if (about != comm->rank) {
-        seen = look_near(comm, about, &pid);
+        seen = hly_stall_look_near(comm, about, &pid);
         calls = (uint32_t)pid;
     } else if (!consensus) {
         nblocked = hly_deadlock_chain(comm->context, made ? comm : NULL, h->sequence, blocked);

@@ -48,6 +48,9 @@ void hly_stall_look_consensus(halay_comm_t *comm, struct hly_consensus *consensu
 void hly_stall_hurry(const halay_comm_t *comm);
 /* Does this rank, or another one, say that it has not made the call with this number? */
 bool hly_stall_is_behind(const halay_comm_t *comm, uint32_t sequence, int rank);
+/* What the process of this rank does, if it is one of this node: then *pid is
+ * its number, or 0. */
+enum hly_doing hly_stall_look_near(const halay_comm_t *comm, int rank, int64_t *pid);
 /* A QUERY, REPLY or MISSING message. */
 void hly_stall_asked(halay_comm_t *comm, const struct hly_header *header,
                      const struct hly_blocked *blocked, uint32_t nblocked);
