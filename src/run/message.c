@@ -11,6 +11,7 @@
 
 #include "exec/exec.h"
 #include "fault/fault.h"
+#include "fault/stall.h"
 #include "run/pair.h"
 #include "run/run.h"
 #include "waits/text.h"
@@ -150,12 +151,6 @@ static void misfit(halay_request_t *r, const struct hly_early *e)
     fail(r, HALAY_EMISMATCH, text);
 }
 
-static bool is_misfit(const halay_request_t *r, const struct hly_early *e)
-{
-    return e->bytes > r->message.bytes ||
-           (e->type != r->message.type && e->type != HALAY_UINT8 && r->message.type != HALAY_UINT8);
-}
-
 static void match_itself(halay_request_t *r, const struct hly_early *e, bool wrong)
 {
     if (!wrong && e->bytes)
@@ -173,7 +168,10 @@ void hly_message_matched(halay_request_t *r)
     if (!e)
         return;
     r->message.found = NULL;
-    const bool wrong = is_misfit(r, e);
+    if (r->message.waits) /* there was no memory for the news */
+        hly_tags_remove(&r->message.at);
+    r->message.waits = false;
+    const bool wrong = !hly_message_fits(r, e->bytes, e->type);
     if (wrong)
         misfit(r, e);
     if (e->itself) {
@@ -279,13 +277,8 @@ static const char *doing_text(const halay_comm_t *comm, int rank)
         [HLY_DOING_SLEEPS] = ": its process sleeps",
         [HLY_DOING_DISK] = ": its process waits for a disk or device",
         [HLY_DOING_STOPPED] = ": its process is stopped (SIGSTOP, SIGTSTP or a debugger)"};
-    halay_context_t *ctx = comm->context;
-    halay_place_t place = {.size = sizeof(place)};
-    const int world = hly_comm_world_rank(comm, rank);
-    if (ctx->boot_ops->get(ctx->boot, world, &place) || place.node != ctx->info.node)
-        return "";
-    const struct hly_peer *peer = hly_peer_find(ctx, hly_peer_id(ctx, world));
-    return texts[hly_process_look(peer ? &peer->process : &place.process)];
+    int64_t pid;
+    return texts[hly_stall_look_near(comm, rank, &pid)];
 }
 
 /* The program has waited long for this message: says so, for one message of a communicator. */
@@ -316,7 +309,7 @@ static void notice(halay_request_t *r, uint64_t now)
 static void look(halay_request_t *r, uint64_t now)
 {
     halay_comm_t *comm = r->comm;
-    if (r->message.found) /* there was no memory for the news */
+    if (r->message.found)
         hly_message_matched(r);
     else if ((comm->broken.is || r->context->lost) && !r->message.sending)
         fail_broken(r);

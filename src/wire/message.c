@@ -233,17 +233,19 @@ void hly_message_credit(struct hly_messages *m, int rank, uint64_t bytes)
     p->received = 0;
 }
 
-/* Do the bytes have room in the receive, and are the types equal? */
-static bool fits(const halay_request_t *r, uint64_t bytes, uint8_t type)
+bool hly_message_fits(const halay_request_t *r, uint64_t bytes, uint8_t type)
 {
     return bytes <= r->message.bytes &&
            (type == r->message.type || type == HALAY_UINT8 || r->message.type == HALAY_UINT8);
 }
 
-/* news of a request of this kind cannot be lost: the request is looked at by the clock, too */
+/* Without memory for the news the request goes into a list that is looked at by the clock. */
 static void leave_matched(halay_request_t *r)
 {
-    hly_news_leave(r->context, HLY_NEWS_MATCHED, r);
+    if (hly_news_leave(r->context, HLY_NEWS_MATCHED, r))
+        return;
+    hly_link_append(&r->comm->messages->offers, &r->message.at.all);
+    r->message.waits = true;
 }
 
 static void note(halay_request_t *r, int from, int tag, uint64_t bytes)
@@ -258,7 +260,7 @@ void hly_message_match(halay_request_t *r, struct hly_early *e)
     struct hly_messages *m = r->comm->messages;
     note(r, e->at.source, e->at.tag, e->bytes);
     r->state = HLY_RUNNING;
-    if (e->id || !fits(r, e->bytes, e->type)) {
+    if (e->id || !hly_message_fits(r, e->bytes, e->type)) {
         r->message.found = e;
         leave_matched(r);
         return;
@@ -282,6 +284,19 @@ void hly_message_receive(halay_request_t *r, int from, int tag)
     }
     hly_tags_add_receive(&m->tags, &r->message.at, from, tag);
     r->message.waits = true;
+}
+
+/* The next message of its sender: a receive gets it, or it waits for one. */
+static void enter(struct hly_messages *m, struct hly_early *e)
+{
+    struct hly_tag *at = hly_tags_receive_for(&m->tags, e->at.source, e->at.tag);
+    if (!at) {
+        hly_tags_add_message(&m->tags, &e->at, e->at.source, e->at.tag);
+        return;
+    }
+    hly_tags_remove(at);
+    request_at(at)->message.waits = false;
+    hly_message_match(request_at(at), e);
 }
 
 static struct hly_early *early_new(uint64_t bytes, uint64_t here)
@@ -315,15 +330,7 @@ int hly_message_send_itself(halay_request_t *r, int tag, bool synchronous)
         e->itself = r;
         list_send(r, r->comm->rank, tag);
     }
-    struct hly_tag *at = hly_tags_receive_for(&m->tags, r->comm->rank, tag);
-    if (!at) {
-        hly_tags_add_message(&m->tags, &e->at, r->comm->rank, tag);
-        return HALAY_OK;
-    }
-    halay_request_t *receive = request_at(at);
-    hly_tags_remove(at);
-    receive->message.waits = false;
-    hly_message_match(receive, e);
+    enter(m, e);
     return HALAY_OK;
 }
 
@@ -336,7 +343,7 @@ static bool land(halay_comm_t *comm, const struct hly_header *h, const void *dat
     const int from = (int)h->from, tag = (int)h->signature;
     struct hly_tag *at = hly_tags_receive_for(&m->tags, from, tag);
     halay_request_t *r = at ? request_at(at) : NULL;
-    if (!r || h->edge != HLY_SHORT || !fits(r, h->cookie, h->call.type))
+    if (!r || h->edge != HLY_SHORT || !hly_message_fits(r, h->cookie, h->call.type))
         return false;
     if (h->cookie)
         memcpy(r->message.buffer, data, h->cookie);
@@ -368,19 +375,6 @@ static struct hly_early *keep(halay_comm_t *comm, const struct hly_header *h, co
         return e;
     free(e);
     return NULL;
-}
-
-/* The next message of its sender: a receive gets it, or it waits for one. */
-static void enter(struct hly_messages *m, struct hly_early *e)
-{
-    struct hly_tag *at = hly_tags_receive_for(&m->tags, e->at.source, e->at.tag);
-    if (!at) {
-        hly_tags_add_message(&m->tags, &e->at, e->at.source, e->at.tag);
-        return;
-    }
-    hly_tags_remove(at);
-    request_at(at)->message.waits = false;
-    hly_message_match(request_at(at), e);
 }
 
 /* Enters the messages that had come before an earlier one, as far as it is their turn. */

@@ -52,7 +52,8 @@ struct hly_messages {     /* of a communicator */
     struct hly_link link; /* context->messages */
     halay_comm_t *comm;
     struct hly_tags tags;
-    struct hly_link offers; /* requests that send and are not done, by message.at.all */
+    struct hly_link offers; /* requests that send and are not done, by message.at.all; and
+                               receives whose news had no memory */
     struct hly_link taken;  /* by the program, and not received: struct hly_early, by at.all */
     uint64_t ids;
     int asked;          /* the rank that was asked last for a receive of any source */
@@ -72,6 +73,8 @@ int hly_message_send(halay_request_t *request, int to, int tag, bool synchronous
 int hly_message_send_itself(halay_request_t *request, int tag, bool synchronous);
 /* Receives: takes the message that has come, or waits for it. */
 void hly_message_receive(halay_request_t *request, int from, int tag);
+/* Do so many bytes have room in the receive, and does it take elements of this type? */
+bool hly_message_fits(const halay_request_t *request, uint64_t bytes, uint8_t type);
 /* This request gets that message, which is in no table any more. */
 void hly_message_match(halay_request_t *request, struct hly_early *message);
 /* The bytes of a message that was here are used up. */
