@@ -175,7 +175,6 @@ int hly_mpi_op_free(struct hly_mpi_op **op)
     if ((*op)->predefined)
         return hly_mpi_fail(MPI_ERR_OP, "MPI_Op_free: %s is predefined and cannot be freed",
                             name_of(*op));
-    hly_mpi_op_slots_late(*op);
     hly_mpi_object_release(*op);
     *op = NULL;
     return MPI_SUCCESS;

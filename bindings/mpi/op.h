@@ -16,7 +16,5 @@ void hly_mpi_op_call(const struct hly_mpi_op *op, const void *in, void *inout, i
  * those, *each of them for one element. */
 bool hly_mpi_op_native(const struct hly_mpi_op *op, int place, halay_op_t *found, halay_type_t *as,
                        int64_t *each);
-/* The program frees the operation. */
-void hly_mpi_op_slots_late(const struct hly_mpi_op *op);
 
 #endif

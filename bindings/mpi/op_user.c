@@ -2,14 +2,11 @@
 /*
  * op_user.c - operations that Halay is given: slots, each an operation of halay_op_create().
  *
- * Halay compares the numbers of operations between the ranks of a call, so that all ranks have to
- * make them in the same order. MPI asks for no such thing. The kernels of predefined operations are
- * therefore all made at once, before any other: they have the same numbers everywhere, whenever a
- * rank first needs one. A slot for an operation of the user is made at its first use, for elements
- * of one size, since that is when its size is known. It stays bound to the operation and the type
- * while both exist, and then serves others with elements of that size, so the numbers do not run
- * out. They are equal where the ranks use their operations in the same order, as programs of one
- * source do; where they do not, the call fails with a mismatch.
+ * The kernels of predefined operations are all made at once, before any other: so they have the
+ * same numbers on all ranks, and a call of MPI_SUM with MPI_PROD is a mismatch. A slot for
+ * operations of the user is a local operation, since MPI lets the ranks make theirs in any order.
+ * It serves elements of one size, is bound to an operation and a type while calls use it, and is
+ * made where none is idle.
  *
  * Elements are packed. A type without gaps is as in memory. Of others, some elements are unpacked
  * at a time, the user's function called, and the result packed again. The element of the lower rank
@@ -29,13 +26,11 @@ struct slot {
     halay_op_t number;
     int64_t size;
     bool commutative;
-    bool late;              /* its operation was freed while a call used it */
     int users;              /* calls under way; they hold op and type */
     uint64_t last;          /* the count of uses then */
     hly_mpi_kernel *kernel; /* of a predefined one; else: */
     struct hly_mpi_op *op;
     struct hly_mpi_type *type;
-    uint32_t op_handle, type_handle;
     int64_t low, span; /* where an element begins before its address, and its bytes */
     pthread_mutex_t room_lock;
     char *room; /* for two elements that the stack has no room for */
@@ -52,13 +47,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---------------------------------------------------------------- what Halay calls */
 
-static void call_kernel(void *arg, halay_type_t type, size_t count, void *dst, const void *left,
-                        const void *right)
-{
-    const struct slot *slot = arg;
-    slot->kernel(dst, left, right, count * halay_type_bytes(type) / (size_t)slot->size);
-}
-
 /* n elements with gaps: two buffers of `bytes`, of which elements begin at -low. */
 static void call_unpacked(const struct slot *slot, char *in, char *inout, int64_t bytes,
                           int64_t low, int64_t n, char *dst, const char *left, const char *right)
@@ -73,13 +61,11 @@ static void call_unpacked(const struct slot *slot, char *in, char *inout, int64_
     hly_mpi_pack_range(b, n, slot->type, 0, n * slot->size, dst);
 }
 
-static void call_user(void *arg, halay_type_t as, size_t count, void *dst, const void *left,
+static void call_user(struct slot *slot, int64_t bytes, void *dst, const void *left,
                       const void *right)
 {
-    struct slot *slot = arg;
     _Alignas(64) char in[STACK], inout[STACK];
-    int64_t extent = slot->type->extent, step = extent < 0 ? -extent : extent, most = 1,
-            bytes = (int64_t)(count * halay_type_bytes(as));
+    int64_t extent = slot->type->extent, step = extent < 0 ? -extent : extent, most = 1;
     if (slot->type->dense) {
         memcpy(dst, right, (size_t)bytes);
         hly_mpi_op_call(slot->op, left, dst, bytes / slot->size, slot->type);
@@ -103,31 +89,48 @@ static void call_user(void *arg, halay_type_t as, size_t count, void *dst, const
         pthread_mutex_unlock(&slot->room_lock);
 }
 
+static void call(void *arg, halay_type_t type, size_t count, void *dst, const void *left,
+                 const void *right)
+{
+    struct slot *slot = arg;
+    const size_t bytes = count * halay_type_bytes(type);
+    if (slot->kernel)
+        slot->kernel(dst, left, right, bytes / (size_t)slot->size);
+    else
+        call_user(slot, (int64_t)bytes, dst, left, right);
+}
+
 /* ---------------------------------------------------------------- slots */
 
-/* MPI_ERR_*, without a text. */
-static int slot_make(struct hly_mpi_op_slots *slots, hly_mpi_kernel *kernel, int64_t size,
-                     bool commutative, struct slot **made)
+static void slot_free(struct slot *slot)
 {
-    struct slot *slot = slots->n < SLOTS ? calloc(1, sizeof(*slot)) : NULL;
+    pthread_mutex_destroy(&slot->room_lock);
+    free(slot->room);
+    free(slot);
+}
+
+/* NULL: no memory, or Halay makes no more. */
+static struct slot *slot_make(struct hly_mpi_op_slots *slots, hly_mpi_kernel *kernel, int64_t size,
+                              bool commutative)
+{
+    const int properties = (kernel ? 0 : HALAY_OP_LOCAL) | (commutative ? HALAY_OP_COMMUTATIVE : 0);
+    struct slot *slot = calloc(1, sizeof(*slot));
     if (!slot)
-        return MPI_ERR_NO_MEM;
+        return NULL;
     slot->kernel = kernel;
     slot->size = size;
     slot->commutative = commutative;
-    if (halay_op_create(slots->context, kernel ? call_kernel : call_user, slot, (size_t)size,
-                        commutative, &slot->number)) {
-        free(slot);
-        return MPI_ERR_NO_MEM;
-    }
     pthread_mutex_init(&slot->room_lock, NULL);
+    if (halay_op_create(slots->context, call, slot, (size_t)size, properties, &slot->number)) {
+        slot_free(slot);
+        return NULL;
+    }
     slots->slots[slots->n++] = slot;
-    *made = slot;
-    return MPI_SUCCESS;
+    return slot;
 }
 
 /* Binds it, and takes the memory that its elements need. */
-static int slot_bind(struct slot *slot, struct hly_mpi_op *op, struct hly_mpi_type *type)
+static bool slot_bind(struct slot *slot, struct hly_mpi_op *op, struct hly_mpi_type *type)
 {
     int64_t ub = type->lb + type->extent, low = type->lb < ub ? type->lb : ub,
             high = type->lb < ub ? ub : type->lb, true_ub = type->true_lb + type->true_extent;
@@ -139,129 +142,68 @@ static int slot_bind(struct slot *slot, struct hly_mpi_op *op, struct hly_mpi_ty
     if (!type->dense && high - low > STACK) {
         room = high - low < INT64_MAX / 4 ? aligned_alloc(64, 2 * (size_t)(high - low)) : NULL;
         if (!room)
-            return MPI_ERR_NO_MEM;
+            return false;
     }
     free(slot->room);
     slot->room = room;
     slot->low = low;
     slot->span = high - low;
-    slot->late = false;
     slot->op = op;
     slot->type = type;
-    slot->op_handle = op->head.handle;
-    slot->type_handle = type->head.handle;
-    return MPI_SUCCESS;
+    return true;
 }
 
-/* Does what the slot was bound to still exist? */
-static bool is_alive(const struct slot *slot)
-{
-    return slot->op && hly_mpi_object_of(HLY_MPI_OP, slot->op_handle) == slot->op &&
-           (slot->type_handle < 0x400 || /* predefined */
-            hly_mpi_object_of(HLY_MPI_TYPE, slot->type_handle) == slot->type);
-}
-
-/* The slot that serves these already, or one that is free to. NULL: there is none. */
-static struct slot *slot_find(const struct hly_mpi_op_slots *slots, const struct hly_mpi_op *op,
+/* With the lock: the slot in use that is bound so, or the idle one that was used last, or a new
+ * one; where all are made, the one that was used longest ago goes. NULL: there is none. */
+static struct slot *slot_find(struct hly_mpi_op_slots *slots, const struct hly_mpi_op *op,
                               const struct hly_mpi_type *type)
 {
-    struct slot *free_one = NULL;
-    for (int i = 0; i < slots->n; i++) {
-        struct slot *slot = slots->slots[i];
-        if (slot->kernel || slot->size != type->size || slot->commutative != op->commutative)
-            continue;
-        if (slot->op == op && slot->type == type && slot->op_handle == op->head.handle &&
-            slot->type_handle == type->head.handle)
-            return slot;
-        if (!free_one && !slot->late && !slot->users && !is_alive(slot))
-            free_one = slot;
-    }
-    return free_one;
-}
-
-/* A call that still uses the operation ends at another time on each rank. Its slot serves others
- * only when all slots are taken, so that all ranks choose the same. */
-void hly_mpi_op_slots_late(const struct hly_mpi_op *op)
-{
-    pthread_mutex_lock(&lock);
-    for (int i = 0; hly_mpi_job.op_slots && i < hly_mpi_job.op_slots->n; i++) {
-        struct slot *slot = hly_mpi_job.op_slots->slots[i];
-        if (slot->op == op && slot->op_handle == op->head.handle && slot->users)
-            slot->late = true;
-    }
-    pthread_mutex_unlock(&lock);
-}
-
-/* All slots are made: the one for elements of this size (0: of any) that was used longest ago.
- * Whether a call still uses it does not count at first, since that differs between ranks; `idle`:
- * no call does. -1: none. */
-static int slot_oldest_of(const struct hly_mpi_op_slots *slots, int64_t size, bool commutative,
-                          bool idle)
-{
+    struct slot *idle = NULL;
     int oldest = -1;
     for (int i = 0; i < slots->n; i++) {
-        const struct slot *slot = slots->slots[i];
-        if (!slot->kernel && !(idle && slot->users) &&
-            (!size || (slot->size == size && slot->commutative == commutative)) &&
-            (oldest < 0 || slot->last < slots->slots[oldest]->last))
+        struct slot *slot = slots->slots[i];
+        if (slot->kernel)
+            continue;
+        const bool fits = slot->size == type->size && slot->commutative == op->commutative;
+        if (fits && slot->users && slot->op == op && slot->type == type)
+            return slot;
+        if (fits && !slot->users && (!idle || slot->last > idle->last))
+            idle = slot;
+        if (!slot->users && (oldest < 0 || slot->last < slots->slots[oldest]->last))
             oldest = i;
     }
-    return oldest;
-}
-
-static int slot_oldest(const struct hly_mpi_op_slots *slots, int64_t size, bool commutative)
-{
-    const int oldest = slot_oldest_of(slots, size, commutative, false);
-    return oldest >= 0 && slots->slots[oldest]->users
-               ? slot_oldest_of(slots, size, commutative, true)
-               : oldest;
-}
-
-/* A slot to bind, or NULL. */
-static struct slot *slot_take(struct hly_mpi_op_slots *slots, int64_t size, bool commutative)
-{
-    struct slot *slot = NULL;
-    int i = slots->n == SLOTS ? slot_oldest(slots, size, commutative) : -1;
-    if (i >= 0)
-        return slots->slots[i]->users ? NULL : slots->slots[i];
-    i = slots->n == SLOTS ? slot_oldest(slots, 0, false) : -1;
-    if (i >= 0) {
-        slot = slots->slots[i];
-        if (slot->users || halay_op_free(slots->context, slot->number))
+    if (idle)
+        return idle;
+    if (slots->n == SLOTS && oldest >= 0) {
+        struct slot *slot = slots->slots[oldest];
+        if (halay_op_free(slots->context, slot->number))
             return NULL;
-        free(slot->room);
-        pthread_mutex_destroy(&slot->room_lock);
-        free(slot);
-        slots->slots[i] = slots->slots[--slots->n];
-        slot = NULL;
+        slot_free(slot);
+        slots->slots[oldest] = slots->slots[--slots->n];
     }
-    return slot_make(slots, NULL, size, commutative, &slot) ? NULL : slot;
+    return slots->n < SLOTS ? slot_make(slots, NULL, type->size, op->commutative) : NULL;
 }
 
 /* Makes the slot of a predefined operation and a type, if Halay has none and there is none yet. */
-static int slot_make_kernel(struct hly_mpi_op_slots *slots, const struct hly_mpi_op *op, int place)
+static bool slot_make_kernel(struct hly_mpi_op_slots *slots, const struct hly_mpi_op *op, int place)
 {
     hly_mpi_kernel *kernel = hly_mpi_op_kernel(op->head.handle, place);
     const struct hly_mpi_type *type = hly_mpi_predefined(HLY_MPI_TYPE, hly_mpi_named[place].number);
-    struct slot *slot;
     halay_op_t found;
     halay_type_t as;
     int64_t each;
     bool have = !kernel || hly_mpi_op_native(op, place, &found, &as, &each);
     for (int i = 0; i < slots->n && !have; i++)
         have = slots->slots[i]->kernel == kernel;
-    return have ? MPI_SUCCESS : slot_make(slots, kernel, type->size, true, &slot);
+    return have || slot_make(slots, kernel, type->size, true);
 }
 
 static void slots_free(struct hly_mpi_op_slots *slots)
 {
     for (int i = 0; i < slots->n; i++) {
         struct slot *slot = slots->slots[i];
-        if (halay_op_free(slots->context, slot->number))
-            continue; /* a request may still call it: it is left */
-        pthread_mutex_destroy(&slot->room_lock);
-        free(slot->room);
-        free(slot);
+        if (!halay_op_free(slots->context, slot->number)) /* else a request may still call it */
+            slot_free(slot);
     }
     free(slots);
 }
@@ -270,19 +212,19 @@ static void slots_free(struct hly_mpi_op_slots *slots)
 static struct hly_mpi_op_slots *slots_of_context(void)
 {
     struct hly_mpi_op_slots *slots = hly_mpi_job.op_slots;
-    int rc = MPI_SUCCESS;
+    bool made = true;
     if (slots || !hly_mpi_job.context)
         return slots;
     slots = calloc(1, sizeof(*slots));
     if (!slots)
         return NULL;
     slots->context = hly_mpi_job.context;
-    for (uint32_t number = 0x21; number <= 0x39 && !rc; number++) {
+    for (uint32_t number = 0x21; number <= 0x39 && made; number++) {
         const struct hly_mpi_op *op = hly_mpi_predefined(HLY_MPI_OP, number);
-        for (int place = 0; op && place < hly_mpi_named_count && !rc; place++)
-            rc = slot_make_kernel(slots, op, place);
+        for (int place = 0; op && place < hly_mpi_named_count && made; place++)
+            made = slot_make_kernel(slots, op, place);
     }
-    if (rc) {
+    if (!made) {
         slots_free(slots);
         return NULL;
     }
@@ -295,17 +237,12 @@ int hly_mpi_op_slot(const char *function, struct hly_mpi_op *op, struct hly_mpi_
 {
     struct hly_mpi_op_slots *slots;
     struct slot *slot;
-    int rc = MPI_SUCCESS;
     pthread_mutex_lock(&lock);
     slots = slots_of_context();
     slot = slots ? slot_find(slots, op, type) : NULL;
-    if (slots && !slot)
-        slot = slot_take(slots, type->size, op->commutative);
-    if (!slot)
-        rc = MPI_ERR_NO_MEM;
-    if (!rc && !slot->users) /* also where it was bound: a new type may have an old one's handle */
-        rc = slot_bind(slot, op, type);
-    if (!rc) {
+    if (slot && !slot->users && !slot_bind(slot, op, type))
+        slot = NULL;
+    if (slot) {
         hly_mpi_object_hold(op);
         hly_mpi_object_hold(type);
         slot->users++;
@@ -313,11 +250,11 @@ int hly_mpi_op_slot(const char *function, struct hly_mpi_op *op, struct hly_mpi_
         *found = slot->number;
     }
     pthread_mutex_unlock(&lock);
-    if (!rc)
+    if (slot)
         return MPI_SUCCESS;
-    return hly_mpi_fail(rc,
-                        "%s: no memory, or over %d operations of the user are in use, or 65,536 "
-                        "were made",
+    return hly_mpi_fail(MPI_ERR_NO_MEM,
+                        "%s: no memory, or over %d operations and types are in use at once, or "
+                        "types of 65,536 sizes were used by turns",
                         function, SLOTS);
 }
 

@@ -27,14 +27,20 @@ typedef void halay_op_fn(void *arg, halay_type_t type, size_t count, void *dst, 
 
 /*
  * Makes an operation of fn, for every type: a number from HALAY_OP_USER on, valid for reductions on
- * the context's communicators. All ranks must make their operations in the same order: each call
- * compares the numbers. group: how many elements belong together (4 for matrices of 2 x 2; 24 of
- * HALAY_UINT8 for a struct of 24 bytes). The count of a call must be a multiple of it, and fn gets
- * whole groups. commutative 0: only algorithms that keep the ranks' order serve it. Local.
- * HALAY_ENOMEM: there are 128 operations already, or 65,536 were made.
+ * the context's communicators. All ranks must make their operations in the same order, since each
+ * call compares the numbers, but for those with HALAY_OP_LOCAL. group: how many elements belong
+ * together (4 for matrices of 2 x 2; 24 of HALAY_UINT8 for a struct of 24 bytes). The count of a
+ * call must be a multiple of it, and fn gets whole groups. properties: HALAY_OP_* joined by |, or
+ * 0. Local. HALAY_ENOMEM: there are 128 operations already, or 65,536 were made.
  */
+enum {
+    HALAY_OP_COMMUTATIVE = 1, /* without it only algorithms that keep the ranks' order serve it */
+    HALAY_OP_LOCAL =
+        2 /* calls do not compare the number, but group and COMMUTATIVE; the ranks may
+           * make such operations at any time, and have to agree on what they compute */
+};
 HALAY_API int halay_op_create(halay_context_t *context, halay_op_fn *fn, void *arg, size_t group,
-                              int commutative, halay_op_t *op);
+                              int properties, halay_op_t *op);
 /* Local. HALAY_ESTATE: freed before, or a request that uses it is not freed yet. */
 HALAY_API int halay_op_free(halay_context_t *context, halay_op_t op);
 

@@ -54,7 +54,7 @@ struct hly_op { /* a user-defined operation, in context->user_ops */
     halay_op_fn *fn;
     void *arg;
     size_t group;
-    bool commutative;
+    int properties; /* HALAY_OP_COMMUTATIVE, HALAY_OP_LOCAL */
     uint32_t users; /* requests that use it */
 };
 

@@ -3,8 +3,9 @@
  * op.c - user-defined operations, which belong to a context.
  *
  * A number holds the context's epoch and a serial number that is not used again. So a freed
- * operation, or one of an earlier context, is never taken for another one. Whether it commutes and
- * its group are part of a call's signature: the ranks have to agree on them.
+ * operation, or one of an earlier context, is never taken for another one. Whether it commutes, its
+ * group and, unless it is HALAY_OP_LOCAL, its number are part of a call's signature: the ranks have
+ * to agree on them.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -34,11 +35,15 @@ static struct hly_op **find(halay_context_t *context, halay_op_t number)
 }
 
 int halay_op_create(halay_context_t *context, halay_op_fn *fn, void *arg, size_t group,
-                    int commutative, halay_op_t *op)
+                    int properties, halay_op_t *op)
 {
     if (!fn || !op || group < 1 || group > HALAY_OP_GROUP_BYTES_MAX)
         return hly_context_reject(context, HALAY_EINVAL,
                                   "op_create: fn or op is NULL, or group is 0 or too large");
+    if (properties & ~(HALAY_OP_COMMUTATIVE | HALAY_OP_LOCAL))
+        return hly_context_reject(context, HALAY_EINVAL,
+                                  "op_create: properties are HALAY_OP_COMMUTATIVE and "
+                                  "HALAY_OP_LOCAL, joined by |, or 0");
     int rc = hly_context_enter(context);
     if (rc)
         return rc;
@@ -46,8 +51,8 @@ int halay_op_create(halay_context_t *context, halay_op_fn *fn, void *arg, size_t
     rc = HALAY_ENOMEM;
     if (made && context->nuser_ops < OPS_MAX && context->user_ops_made < SERIALS) {
         uint32_t number = epoch_of(context) << SERIAL_BITS | context->user_ops_made++;
-        *made = (struct hly_op){
-            context->user_ops, (halay_op_t)number, fn, arg, group, commutative != 0, 0};
+        *made =
+            (struct hly_op){context->user_ops, (halay_op_t)number, fn, arg, group, properties, 0};
         context->user_ops = made;
         context->nuser_ops++;
         *op = made->number;
@@ -134,8 +139,12 @@ void hly_op_resolve(const halay_comm_t *comm, struct hly_call *call, struct hly_
         return;
     }
     check_group(c, call, comm->nranks);
-    if (!call->user->commutative)
+    if (!(call->user->properties & HALAY_OP_COMMUTATIVE))
         call->desc.flags |= HLY_CALL_ORDERED;
     uint64_t key[2] = {(uint64_t)c->op, call->user->group};
+    if (call->user->properties & HALAY_OP_LOCAL) {
+        call->desc.op = hly_desc_op(HALAY_OP_USER);
+        key[0] = 0; /* no operation's number */
+    }
     call->signature = hly_hash(call->signature, key, sizeof(key));
 }

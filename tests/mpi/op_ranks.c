@@ -293,6 +293,37 @@ static void check_many(void)
     }
 }
 
+/* Each rank makes and uses its operations in an order of its own: some alone, some together. */
+static void check_orders(void)
+{
+    struct hly_mpi_op *ops[4];
+    struct hly_mpi_type *matrix;
+    halay_comm_t *own_comm, *world = comm;
+    const int ranks = nranks, me = rank;
+    hly_mpi_type_contiguous(4, named(0x251), &matrix);
+    hly_mpi_type_commit(&matrix);
+    if (halay_comm_split(world, rank, 0, &own_comm)) {
+        wrong("halay_comm_split", "orders");
+        return;
+    }
+    for (int i = 0; i < 4; i++)
+        ops[(i + rank) % 4] = user(multiply, 0, false);
+    comm = own_comm;
+    nranks = 1;
+    rank = 0;
+    for (int i = 0; i <= me % 4; i++)
+        check("alone", ops[3 - i], matrix);
+    comm = world;
+    rank = me;
+    nranks = ranks;
+    for (int i = 0; i < 4; i++)
+        check("together", ops[i], matrix);
+    for (int i = 0; i < 4; i++)
+        hly_mpi_op_free(&ops[i]);
+    hly_mpi_type_free(&matrix);
+    halay_comm_free(own_comm);
+}
+
 int main(void)
 {
     int all;
@@ -305,6 +336,7 @@ int main(void)
     check_predefined();
     check_user();
     check_many();
+    check_orders();
     all = failures;
     if (halay_allreduce(&failures, &all, 1, HALAY_INT32, HALAY_MAX, comm))
         all = 1;

@@ -221,21 +221,50 @@ static void chosen(struct rank *r)
     CHECK(rc == HALAY_OK || rc == HALAY_EUNSUPPORTED, "reduce_scatter: %s", halay_strerror(rc));
 }
 
+/* Each rank makes its local operations in an order of its own, between numbered ones. */
+static void in_any_order(struct rank *r)
+{
+    static int answer = 42;
+    struct user users[] = {{0, multiply, NULL, HALAY_INT32, 4, 16},
+                           {0, merge, &answer, HALAY_UINT8, 24, 24}};
+    halay_op_t others[9];
+    for (int i = 0; i < 1 + r->rank % 9; i++)
+        CHECK(!halay_op_create(r->context, multiply, NULL, 4, 0, &others[i]), "create");
+    for (int i = 0; i < 2; i++) {
+        struct user *u = &users[(i + r->rank) % 2];
+        CHECK(!halay_op_create(r->context, u->fn, u->arg, u->group,
+                               HALAY_OP_LOCAL | (u->fn == merge ? HALAY_OP_COMMUTATIVE : 0),
+                               &u->op),
+              "create");
+    }
+    for (int i = 0; i < 20; i++) /* equal calls are kept: the function must not be */
+        for (int u = 0; u < 2; u++)
+            CHECK(!call(r, &users[u], HALAY_ALLREDUCE, 3, i % 2), "local operation %d", u);
+    for (int i = 0; i < 2; i++)
+        CHECK(!halay_op_free(r->context, users[i].op), "free");
+    for (int i = 0; i < 1 + r->rank % 9; i++)
+        CHECK(!halay_op_free(r->context, others[i]), "free");
+}
+
 /* ---------------------------------------------------------------- mistakes */
 
-enum mistake { FREED, FOREIGN, NONE_SUCH, NUMBER, FLAG, GROUP, COUNT, LARGE, MISTAKES };
+enum mistake { FREED, FOREIGN, NONE_SUCH, NUMBER, FLAG, GROUP, COUNT, LARGE, KIND, MISTAKES };
 
-static const int codes[MISTAKES] = {HALAY_ESTATE,    HALAY_EINVAL,    HALAY_EINVAL, HALAY_EMISMATCH,
-                                    HALAY_EMISMATCH, HALAY_EMISMATCH, HALAY_EINVAL, HALAY_EINVAL};
+static const int codes[MISTAKES] = {HALAY_ESTATE,    HALAY_EINVAL,    HALAY_EINVAL,
+                                    HALAY_EMISMATCH, HALAY_EMISMATCH, HALAY_EMISMATCH,
+                                    HALAY_EINVAL,    HALAY_EINVAL,    HALAY_EMISMATCH};
 
-/* The operation that this rank will use, made wrong. */
-static halay_op_t spoil(struct rank *r, enum mistake m, bool wrong, size_t *count,
+/* The operation that this rank will use, made wrong. local: HALAY_OP_LOCAL or 0. */
+static halay_op_t spoil(struct rank *r, enum mistake m, bool wrong, int local, size_t *count,
                         halay_op_t made[2])
 {
     halay_op_t op, other;
     size_t group = m == LARGE && wrong ? 4000 : m == GROUP && wrong ? 2 : 4;
-    CHECK(!halay_op_create(r->context, multiply, NULL, group, m == FLAG && wrong, &op), "create");
-    CHECK(!halay_op_create(r->context, multiply, NULL, 4, 0, &other), "create");
+    int properties = m == FLAG && wrong ? local | HALAY_OP_COMMUTATIVE : local;
+    if (m == KIND && wrong)
+        properties ^= HALAY_OP_LOCAL;
+    CHECK(!halay_op_create(r->context, multiply, NULL, group, properties, &op), "create");
+    CHECK(!halay_op_create(r->context, multiply, NULL, 4, local, &other), "create");
     made[0] = op;
     made[1] = other;
     if (!wrong || m == FLAG || m == GROUP)
@@ -253,22 +282,23 @@ static halay_op_t spoil(struct rank *r, enum mistake m, bool wrong, size_t *coun
     return m == NUMBER ? other : op;
 }
 
-static void one_mistake(struct rank *r, enum mistake m, int wrong)
+static void one_mistake(struct rank *r, enum mistake m, int wrong, int local)
 {
+    const int code = m == NUMBER && local ? HALAY_OK : codes[m]; /* a local number may differ */
     struct board *b = r->arg;
     uint32_t in[4000] = {1, 2, 3, 4}, out[4000];
     size_t count = 8;
     halay_verdict_t v = {.size = sizeof(v)};
-    halay_op_t made[2], op = spoil(r, m, r->rank == wrong, &count, made);
+    halay_op_t made[2], op = spoil(r, m, r->rank == wrong, local, &count, made);
     b->code[r->rank] = halay_allreduce(in, out, count, HALAY_UINT32, op, r->world);
-    CHECK(!halay_comm_verdict(r->world, &v), "verdict");
+    CHECK(!code || !halay_comm_verdict(r->world, &v), "verdict");
     memcpy(b->text[r->rank], v.text, sizeof(v.text));
     pthread_barrier_wait(&b->barrier);
     for (int k = 0; k < r->nranks; k++)
-        CHECK(b->code[k] == codes[m] && !strcmp(b->text[k], b->text[0]),
+        CHECK(b->code[k] == code && !strcmp(b->text[k], b->text[0]),
               "mistake %d of rank %d of %d: rank %d got %s: %s", (int)m, wrong, r->nranks, k,
               halay_strerror(b->code[k]), b->text[k]);
-    CHECK(codes[m] == HALAY_EMISMATCH || v.rank == wrong, "blames %d", v.rank);
+    CHECK(!code || code == HALAY_EMISMATCH || v.rank == wrong, "blames %d", v.rank);
     bool freed = m == FREED && r->rank == wrong;
     CHECK(halay_op_free(r->context, made[0]) == (freed ? HALAY_ESTATE : HALAY_OK), "free");
     CHECK(!halay_op_free(r->context, made[1]), "free");
@@ -281,12 +311,14 @@ static void errors(struct rank *r)
     int n = 0;
     for (int m = 0; m < MISTAKES; m++)
         for (int wrong = 0; r->nranks > 1 && wrong < r->nranks; wrong++)
-            one_mistake(r, (enum mistake)m, wrong);
+            for (int local = 0; local <= HALAY_OP_LOCAL; local += HALAY_OP_LOCAL)
+                one_mistake(r, (enum mistake)m, wrong, local);
     CHECK(halay_op_create(NULL, multiply, NULL, 1, 1, &op) == HALAY_EINVAL, "no context");
     CHECK(halay_op_create(r->context, NULL, NULL, 1, 1, &op) == HALAY_EINVAL, "no function");
     CHECK(halay_op_create(r->context, multiply, NULL, 0, 1, &op) == HALAY_EINVAL, "no group");
     CHECK(halay_op_create(r->context, multiply, NULL, 5000, 1, &op) == HALAY_EINVAL, "large");
     CHECK(halay_op_create(r->context, multiply, NULL, 1, 1, NULL) == HALAY_EINVAL, "no result");
+    CHECK(halay_op_create(r->context, multiply, NULL, 1, 4, &op) == HALAY_EINVAL, "no property");
     CHECK(halay_op_free(r->context, HALAY_SUM) == HALAY_EINVAL, "not the user's");
     CHECK(!halay_op_create(r->context, multiply, NULL, 4, 0, &op) && op >= HALAY_OP_USER, "create");
     uint32_t x[4] = {1, 2, 3, 4};
@@ -319,6 +351,8 @@ int main(int argc, char **argv)
         pthread_barrier_init(&board.barrier, NULL, (unsigned)p);
         if (!only || only == p)
             ranks_run(&o, strcmp(argv[1], "ERRORS") ? chosen : errors, &board);
+        if (!only || only == p)
+            ranks_run(&o, in_any_order, &board);
         pthread_barrier_destroy(&board.barrier);
     }
     return 0;
