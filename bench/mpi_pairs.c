@@ -6,6 +6,7 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LONGEST (4 << 20)
 #define WINDOW  64
@@ -79,6 +80,10 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     mine = calloc(1, LONGEST);
     theirs = calloc(1, LONGEST);
+    if (mine && theirs) { /* pages of their own: unwritten ones are all the page of zeros */
+        memset(mine, 1, LONGEST);
+        memset(theirs, 2, LONGEST);
+    }
     for (int i = 0; mine && theirs && i < (int)(sizeof(sizes) / sizeof(sizes[0])); i++) {
         measure("ping-pong", ping_pong, sizes[i], 2);
         if (sizes[i] <= 65536)

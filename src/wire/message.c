@@ -22,6 +22,14 @@ static struct hly_early *early_at(struct hly_tag *at)
 
 /* ---------------------------------------------------------------- of a communicator */
 
+static uint32_t window_of(uint32_t nranks)
+{
+    const uint32_t bytes = HLY_MESSAGE_WINDOW_ALL / nranks;
+    return bytes > HLY_MESSAGE_WINDOW_MOST    ? HLY_MESSAGE_WINDOW_MOST
+           : bytes < HLY_MESSAGE_WINDOW_LEAST ? HLY_MESSAGE_WINDOW_LEAST
+                                              : bytes;
+}
+
 int hly_messages_make(halay_comm_t *comm)
 {
     if (comm->messages)
@@ -34,6 +42,7 @@ int hly_messages_make(halay_comm_t *comm)
         return HALAY_ENOMEM;
     }
     m->comm = comm;
+    m->window = window_of((uint32_t)comm->nranks);
     m->peers = peers;
     m->mask = PEERS_LEAST - 1;
     hly_tags_init(&m->tags);
@@ -212,7 +221,7 @@ int hly_message_send(halay_request_t *r, int to, int tag, bool synchronous)
     r->state = HLY_RUNNING;
     if (!synchronous && bytes <= HLY_MESSAGE_SHORT &&
         (bytes <= most || bytes <= sizeof(send->payload)) &&
-        p->unreceived + bytes + HLY_MESSAGE_ITSELF <= HLY_MESSAGE_WINDOW)
+        p->unreceived + bytes + HLY_MESSAGE_ITSELF <= r->comm->messages->window)
         send_short(r, send, p, tag);
     else
         send_offer(r, send, p, tag);
@@ -227,7 +236,7 @@ void hly_message_credit(struct hly_messages *m, int rank, uint64_t bytes)
     if (rank == m->comm->rank || hly_message_peer_get(m, rank, &p))
         return; /* it is known since its first message */
     p->received += (uint32_t)bytes + HLY_MESSAGE_ITSELF;
-    if (p->received < HLY_MESSAGE_WINDOW / 2)
+    if (p->received < m->window / 2)
         return;
     hly_control_send(m->comm, rank, HLY_MESSAGE, 0, HLY_CREDIT, p->received, NULL, NULL, 0);
     p->received = 0;

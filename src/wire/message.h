@@ -6,7 +6,7 @@
  * communicator of the two (run/message.c), by which the bytes travel as those of any other call.
  *
  * Messages of one sender are numbered, and are matched in that order. So that short ones that
- * nobody receives cannot fill the receiver's memory, a sender has at most HLY_MESSAGE_WINDOW bytes
+ * nobody receives cannot fill the receiver's memory, a sender has at most a window of bytes
  * of them there; beyond that it offers. What is offered needs memory for its header alone, and its
  * sender holds a request for it.
  */
@@ -16,9 +16,13 @@
 #include "waits/waits.h"
 #include "wire/endpoint.h"
 
-#define HLY_MESSAGE_WINDOW (256u << 10) /* bytes */
-#define HLY_MESSAGE_SHORT  (16u << 10)  /* no longer one is sent at once */
-#define HLY_MESSAGE_ITSELF 128u         /* what its header counts in the window */
+/* Bytes of a sender's window: of 64 short messages of any length, on small communicators; of all
+ * senders together at most ALL, on large ones until the window is LEAST. */
+#define HLY_MESSAGE_WINDOW_MOST  (2u << 20)
+#define HLY_MESSAGE_WINDOW_ALL   (64u << 20)
+#define HLY_MESSAGE_WINDOW_LEAST (64u << 10)
+#define HLY_MESSAGE_SHORT        (32u << 10) /* no longer one is sent at once */
+#define HLY_MESSAGE_ITSELF       128u        /* what its header counts in the window */
 
 enum hly_message_what {            /* edge of a header of kind HLY_MESSAGE */
                         HLY_SHORT, /* sequence: its number; signature: the tag; cookie: bytes */
@@ -60,6 +64,7 @@ struct hly_messages {     /* of a communicator */
     uint64_t waited_ns; /* since when the program has waited for the message of: */
     struct hly_notices notices;
     uint32_t npeers, mask;
+    uint32_t window;                 /* bytes */
     struct hly_message_peer **peers; /* hash of ranks */
 };
 

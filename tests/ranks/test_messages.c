@@ -157,7 +157,7 @@ static void exchange(struct rank *r)
 /* Far more bytes than the window has, received in the opposite order. */
 static void backwards(struct rank *r)
 {
-    enum { N = 600, BYTES = 1000 };
+    enum { N = 340, BYTES = 8000 };
     static _Thread_local unsigned char out[N][BYTES], in[BYTES];
     halay_request_t *sends[N];
     halay_envelope_t e = {.size = sizeof(e)};
