@@ -238,8 +238,8 @@ static int reduce_scatter(const struct hly_mpi_how *how, const void *sendbuf, vo
 /* ---------------------------------------------------------------- the forms of each */
 
 /* Why Halay has not made a call of a predefined type and operation. */
-static int diagnose(int code, struct hly_mpi_op *op, struct hly_mpi_type *type,
-                    struct hly_mpi_comm *comm)
+int hly_mpi_allreduce_error(int code, const struct hly_mpi_type *type, const struct hly_mpi_op *op,
+                            const struct hly_mpi_comm *comm)
 {
     const int rc = hly_mpi_result(code, comm, "MPI_Allreduce");
     if (code == HALAY_EINVAL && !halay_op_takes((halay_op_t)op->halay, (halay_type_t)type->halay))
@@ -248,29 +248,11 @@ static int diagnose(int code, struct hly_mpi_op *op, struct hly_mpi_type *type,
     return rc;
 }
 
-/* Is it a number of C, by its number in the standard's ABI? For those Halay and MPI agree on which
- * operations take them; not for MPI_CHAR and MPI_BYTE. */
-static inline bool is_number(const struct hly_mpi_type *type)
-{
-    const uint32_t n = type->head.handle;
-    return n - 0x208u < 0x10u || (n - 0x240u < 0x20u && n != 0x243u && n != 0x247u);
-}
-
-/* The most frequent call of many programs: a predefined type and operation go to Halay at once. */
 int hly_mpi_allreduce(const void *sendbuf, void *recvbuf, int64_t count,
                       struct hly_mpi_type *datatype, struct hly_mpi_op *op,
                       struct hly_mpi_comm *comm)
 {
-    const bool simplest = comm && comm->halay && !comm->remote && datatype && is_number(datatype) &&
-                          datatype->halay >= 0 && op && op->halay >= 0 && count >= 0 &&
-                          sendbuf != recvbuf;
-    if (__builtin_expect(!simplest, 0))
-        return allreduce(HLY_MPI_HOW_NOW("MPI_Allreduce"), sendbuf, recvbuf, count, datatype, op,
-                         comm);
-    const int code =
-        halay_allreduce(sendbuf == MPI_IN_PLACE ? HALAY_IN_PLACE : sendbuf, recvbuf, (size_t)count,
-                        (halay_type_t)datatype->halay, (halay_op_t)op->halay, comm->halay);
-    return __builtin_expect(code, 0) ? diagnose(code, op, datatype, comm) : MPI_SUCCESS;
+    return allreduce(HLY_MPI_HOW_NOW("MPI_Allreduce"), sendbuf, recvbuf, count, datatype, op, comm);
 }
 
 int hly_mpi_reduce(const void *sendbuf, void *recvbuf, int64_t count, struct hly_mpi_type *datatype,

@@ -146,6 +146,8 @@ struct hly_mpi_type {
     bool committed, predefined;
     bool dense; /* the data are one block of `size` bytes at lb 0, and the extent is the size */
     int halay;  /* halay_type_t of all its data, if they are of one; -1: no such */
+    int number; /* 1 + halay_type_t of a number of C, on whose operations Halay and MPI agree; or 0
+                 */
     int64_t elements;          /* of that type in one of this; also of basic types in it */
     uint64_t signature;        /* hash of the sequence of its basic types */
     struct hly_mpi_made *made; /* how it was made: type.c */
@@ -192,6 +194,9 @@ int hly_mpi_op_find_alone(const char *function, const struct hly_mpi_op *op,
                           int64_t *each);
 /* Once for each hly_mpi_op_find() that has succeeded. */
 void hly_mpi_op_done(halay_op_t found);
+/* hly_mpi_result() of an allreduce of the named type by the predefined operation. */
+int hly_mpi_allreduce_error(int code, const struct hly_mpi_type *type, const struct hly_mpi_op *op,
+                            const struct hly_mpi_comm *comm);
 
 /* ---------------------------------------------------------------- communicators: comm.c, ... */
 

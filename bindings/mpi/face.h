@@ -20,6 +20,7 @@ typedef void *MPI_T_enum, *MPI_T_cvar_handle, *MPI_T_pvar_handle, *MPI_T_pvar_se
 typedef int MPI_T_cb_safety, MPI_T_source_order;
 
 #define FACE_API  __attribute__((visibility("default")))
+#define FACE_REST __attribute__((noinline))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 /* A function by both its names. */
 #define FACE_BOTH(result, Name, parameters)                                                        \
@@ -125,5 +126,34 @@ int face_raise(enum hly_mpi_kind kind, void *object, int code);
 int face_raise_at(uint32_t comm, int code);
 /* The error of a function that this library does not have. It says so once. */
 int face_absent(const char *function, bool *told);
+
+/* ---------------------------------------------------------------- the most frequent call */
+
+/* The predefined object of a kind; NULL: the handle is another one. */
+static inline void *face_fixed(uintptr_t null, uintptr_t last, uintptr_t value)
+{
+    return LIKELY(value - null - 1 < last - null)
+               ? __atomic_load_n(&hly_mpi_fixed[value], __ATOMIC_ACQUIRE)
+               : NULL;
+}
+
+/* MPI_Allreduce of numbers of C by a predefined operation, on MPI_COMM_WORLD or MPI_COMM_SELF,
+ * which programs make millions of times. false: it is another call, and nothing was done. */
+static inline bool face_allreduce(const void *sendbuf, void *recvbuf, int64_t count,
+                                  MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, int *rc)
+{
+    const struct hly_mpi_type *type = face_fixed(0x200, 0x3ff, face_value_type(datatype));
+    const struct hly_mpi_op *by = face_fixed(0x20, 0x3f, face_value_op(op));
+    struct hly_mpi_comm *on = face_fixed(0x100, 0x107, face_value_comm(comm));
+    if (!LIKELY(type && type->number && by && by->halay >= 0 && on && on->halay && count >= 0 &&
+                sendbuf != recvbuf))
+        return false;
+    sendbuf = in_buffer(sendbuf) == MPI_IN_PLACE ? HALAY_IN_PLACE : sendbuf;
+    *rc = halay_allreduce(sendbuf, in_buffer(recvbuf), (size_t)count,
+                          (halay_type_t)(type->number - 1), (halay_op_t)by->halay, on->halay);
+    if (!LIKELY(!*rc))
+        *rc = face_raise(HLY_MPI_COMM, on, hly_mpi_allreduce_error(*rc, type, by, on));
+    return true;
+}
 
 #endif

@@ -444,15 +444,24 @@ def declaration(f):
     return ", ".join(texts) or "void"
 
 
+FIRST = {"Allreduce": "face_allreduce"}  # face.h
+
+
 def wrappers(functions, defined):
     parts = ['\n#include "face.h"\n']
     for f in functions:
         if by_hand(f):
             continue
         name, arguments = f.mpi(), declaration(f)
+        text = Wrapper(f).text(f.core() in defined)
+        if f.name in FIRST:  # what is tried first, and the rest out of line, so it needs no frame
+            names = ", ".join(p.name for p in f.params)
+            parts.append(f"\nstatic FACE_REST int rest_{name}({arguments})\n{{\n{text}\n}}\n")
+            text = "    int rc;\n"
+            text += f"    return {FIRST[f.name]}({names}, &rc) ? rc : rest_{name}({names});"
         parts.append(
             f"\nFACE_API int P{name}({arguments});\n"
-            f"int P{name}({arguments})\n{{\n{Wrapper(f).text(f.core() in defined)}\n}}\n"
+            f"int P{name}({arguments})\n{{\n{text}\n}}\n"
             f'FACE_API int {name}({arguments}) __attribute__((weak, alias("P{name}")));\n'
         )
     return "".join(parts)

@@ -140,6 +140,12 @@ int hly_mpi_type_named(const struct hly_mpi_type *type)
     return type->predefined ? type->made->shape.unit : -1;
 }
 
+/* A number of C, by its number in the standard's ABI; not MPI_CHAR and MPI_BYTE. */
+static bool is_number(uint32_t n)
+{
+    return n - 0x208u < 0x10u || (n - 0x240u < 0x20u && n != 0x243u && n != 0x247u);
+}
+
 int hly_mpi_types_open(void)
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
@@ -158,6 +164,8 @@ int hly_mpi_types_open(void)
                 break;
             }
             type->predefined = type->committed = true;
+            if (is_number(hly_mpi_named[i].number) && type->halay >= 0)
+                type->number = 1 + type->halay;
             snprintf(type->name, sizeof(type->name), "%s", hly_mpi_named[i].name);
             hly_mpi_predefine(HLY_MPI_TYPE, hly_mpi_named[i].number, type);
         }
