@@ -254,7 +254,7 @@ int hly_mpi_op_slot(const char *function, struct hly_mpi_op *op, struct hly_mpi_
         return MPI_SUCCESS;
     return hly_mpi_fail(MPI_ERR_NO_MEM,
                         "%s: no memory, or over %d operations and types are in use at once, or "
-                        "types of 65,536 sizes were used by turns",
+                        "types of 65,536 sizes were used in turn",
                         function, SLOTS);
 }
 

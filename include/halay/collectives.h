@@ -28,7 +28,7 @@ typedef void halay_op_fn(void *arg, halay_type_t type, size_t count, void *dst, 
 /*
  * Makes an operation of fn, for every type: a number from HALAY_OP_USER on, valid for reductions on
  * the context's communicators. All ranks must make their operations in the same order, since each
- * call compares the numbers, but for those with HALAY_OP_LOCAL. group: how many elements belong
+ * call compares the numbers, unless they are HALAY_OP_LOCAL. group: how many elements belong
  * together (4 for matrices of 2 x 2; 24 of HALAY_UINT8 for a struct of 24 bytes). The count of a
  * call must be a multiple of it, and fn gets whole groups. properties: HALAY_OP_* joined by |, or
  * 0. Local. HALAY_ENOMEM: there are 128 operations already, or 65,536 were made.
