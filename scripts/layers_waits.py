@@ -15,7 +15,7 @@ WAITS = {"poll", "ppoll", "epoll_wait", "epoll_pwait", "select", "pselect", "pth
          "recv", "recvfrom", "recvmsg", "recvmmsg", "mq_receive", "msgrcv",
          "syscall"}  # a futex is one
 OBJECTS = {"src": ["halay_core"],
-           "boot": ["halay_boot_tcp", "halay_boot_meet", "halay_launch_meet",
+           "boot": ["halay_boot_tcp", "halay_boot_pmi", "halay_boot_meet", "halay_launch_meet",
                     "halay_launch_agent"],
            "tools/halayrun": ["halayrun"],
            "bindings": ["halay_mpi"],
@@ -43,6 +43,8 @@ ALLOWED = {
     "halay_core/training/shell/timeline.c": {"pthread_cond_timedwait",  # 0.1 s
                                              "pthread_join",  # for writes to a file
                                              "syscall"},  # no futex
+    "halay_boot_pmi/tcp/pmi.c": {"poll",  # until a given time; 1 s at the exit
+                                 "recv"},  # MSG_DONTWAIT
     "halay_boot_tcp/tcp/gather.c": {"nanosleep"},  # until a given time
     "boot/common/find.c": {"nanosleep", "getaddrinfo"},  # to a given time; of an address
     "boot/common/reception.c": {"epoll_wait",  # 100 ms, or 0; its owner's deadline

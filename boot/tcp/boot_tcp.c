@@ -24,24 +24,6 @@ static void forked(void)
     hly_boot_life_forked(&self);
 }
 
-static int meet(const struct hly_boot_log *log, const struct hly_tcp_variables *v,
-                uint64_t deadline_ns, const halay_boot_info_t *info, struct hly_boot_identity *id)
-{
-    char name[24];
-    struct hly_tcp tcp = {.log = log, .v = v, .begin_ns = hly_boot_now_ns(), .listen_fd = -1};
-    memset(id, 0, sizeof *id);
-    tcp.end_ns = tcp.begin_ns + deadline_ns;
-    tcp.self.rank = (uint32_t)v->rank;
-    tcp.self.nranks = (uint32_t)v->nranks;
-    snprintf(name, sizeof name, "rank %d", v->rank);
-    hly_boot_describe(name, info, &tcp.self);
-    int rc = v->rank == 0 ? hly_tcp_host(&tcp, id) : hly_tcp_guest(&tcp, id);
-    if (rc && tcp.listen_fd >= 0)
-        close(tcp.listen_fd);
-    id->listen_fd = rc ? -1 : tcp.listen_fd;
-    return rc;
-}
-
 /* The first open: claims the identity, then meets the others. Only one thread is in here. */
 static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns,
                       const halay_boot_info_t *info)
@@ -61,7 +43,7 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns,
         rc = hly_boot_claim(log, names, 3, v.rank_text, &self.claim_fd);
     if (rc)
         return rc;
-    rc = meet(log, &v, deadline_ns, info, &self.id);
+    rc = hly_tcp_join(log, &v, deadline_ns, info, &self.id);
     explicit_bzero(&v, sizeof v);
     joined = !rc;
     if (rc)
@@ -82,7 +64,7 @@ static int open_given(const struct hly_boot_log *log, const halay_boot_rank_t *g
     rc = hly_tcp_given(log, given, deadline_ns, &v);
     const uint64_t now = hly_boot_now_ns();
     if (!rc)
-        rc = meet(log, &v, now < end_ns ? end_ns - now : 1, info, &id);
+        rc = hly_tcp_join(log, &v, now < end_ns ? end_ns - now : 1, info, &id);
     if (v.door_fd >= 0)
         close(v.door_fd);
     explicit_bzero(&v, sizeof v);

@@ -47,6 +47,9 @@ int hly_tcp_given(const struct hly_boot_log *log, const halay_boot_rank_t *given
 int hly_tcp_gather(const struct hly_boot_log *log, const halay_boot_rank_t *given,
                    uint64_t deadline_ns, struct hly_tcp_variables *v);
 
+/* Meets the others at rank 0, and fills *id, also its listen_fd. Logged. */
+int hly_tcp_join(const struct hly_boot_log *log, const struct hly_tcp_variables *v,
+                 uint64_t deadline_ns, const halay_boot_info_t *info, struct hly_boot_identity *id);
 /* Rank 0's part and that of the others. Fill *id. Logged. */
 int hly_tcp_host(struct hly_tcp *tcp, struct hly_boot_identity *id);
 int hly_tcp_guest(struct hly_tcp *tcp, struct hly_boot_identity *id);

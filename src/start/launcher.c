@@ -35,8 +35,8 @@ static const struct row rows[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun",
      "use an mpirun with PMIx (Open MPI 4 or newer)"},
     {"PALS_RANKID", "PALS_NRANKS", "PALS", "start it with --pmi=pmix"},
-    {"PMI_SIZE", "PMI_SIZE", "an mpiexec without PMIx, as MPICH's and Intel MPI's,",
-     "use a launcher with PMIx, or halayrun"},
+    {"PMI_SIZE", "PMI_SIZE", "an mpiexec without PMIx and without PMI_FD",
+     "use a launcher with PMIx, MPICH's mpiexec, or halayrun"},
     {HLY_JOB_VARIABLE, HLY_JOB_VARIABLE, "halayrun", "check halayrun's own message above"},
 };
 
@@ -143,6 +143,14 @@ static struct hly_launcher driven(const struct environment *e)
     return found;
 }
 
+/* The PMI-1 of an mpiexec, as MPICH's and Intel MPI's. One that a job with PMIx has started is told
+ * from one that has started that job only where their numbers differ. */
+static bool by_pmi(const struct environment *e)
+{
+    return value(e, "PMI_FD") && value(e, "PMI_RANK") && number(e, "PMI_SIZE") > 1 &&
+           (without_pmix(e) || (!pmix(e) && !pmix_is_lost(e)));
+}
+
 static const struct row *announced(const struct environment *e)
 {
     for (int i = 0; i < ROWS; i++)
@@ -191,12 +199,17 @@ struct hly_launcher hly_launcher_find(hly_variable_fn get, void *arg)
                                      .nranks =
                                          n > 1 ? n : 0}; /* 0: the plug-in says what is wrong */
     }
+    if (by_pmi(&e))
+        return (struct hly_launcher){.plugin = "pmi",
+                                     .launcher = "an mpiexec with PMI-1",
+                                     .remedy = "check that all of Halay is installed, or " ALONE,
+                                     .nranks = number(&e, "PMI_SIZE")};
     if (without_pmix(&e))
-        return (struct hly_launcher){
-            .launcher = "an mpiexec without PMIx, as MPICH's and Intel MPI's,",
-            .remedy = "use srun --mpi=pmix, or halayrun",
-            .reason = "they are not the tasks of the srun that it has used",
-            .nranks = without_pmix(&e)};
+        return (struct hly_launcher){.launcher = "an mpiexec without PMIx and without PMI_FD",
+                                     .remedy = "use srun --mpi=pmix, MPICH's mpiexec, or halayrun",
+                                     .reason =
+                                         "they are not the tasks of the srun that it has used",
+                                     .nranks = without_pmix(&e)};
     return by_pmix(&e);
 }
 
