@@ -283,7 +283,10 @@ static void forked(void)
     hly_boot_life_forked(&self);
 }
 
-/* Without this line the launcher ends the job; Hydra fails where nobody takes its answer. */
+/*
+ * Without this line the launcher ends the job: that is right if this rank did not join, since the
+ * others wait for it. Hydra fails where nobody takes its answer.
+ */
 static void __attribute__((destructor)) leave_pmi(void)
 {
     static const char text[] = "cmd=finalize\n";
@@ -291,7 +294,7 @@ static void __attribute__((destructor)) leave_pmi(void)
     struct pollfd waits = {.fd = atomic_exchange(&own_fd, -1), .events = POLLIN};
     if (waits.fd < 0)
         return;
-    if (send(waits.fd, text, sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT) > 0 &&
+    if (self.id.epoch && send(waits.fd, text, sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT) > 0 &&
         poll(&waits, 1, LEAVE_MS) > 0 && recv(waits.fd, answer, sizeof answer, MSG_DONTWAIT) < 0)
         waits.revents = 0; /* the process ends in any case */
     close(waits.fd);

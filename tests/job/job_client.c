@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job_client - a rank for the job tests: opens a bootstrap (JOB_BOOT=tcp or meet, else PMIx) as its
- * first argument says. Exits with 0 if all was as expected; what it prints is compared by the
- * scripts.
+ * job_client - a rank for the job tests: opens a bootstrap (JOB_BOOT=tcp, pmi or meet, else PMIx)
+ * as its first argument says. Exits with 0 if all was as expected; what it prints is compared by
+ * the scripts.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -24,7 +24,8 @@
 #include "../check.h"
 #include "../whole_table.h"
 
-extern const halay_boot_ops_t halay_boot_v4_pmix, halay_boot_v4_tcp, halay_boot_v4_meet;
+extern const halay_boot_ops_t halay_boot_v4_pmix, halay_boot_v4_tcp, halay_boot_v4_pmi,
+    halay_boot_v4_meet;
 extern int PMIx_Init(void *proc, void *info, size_t ninfo);
 extern int PMIx_Abort(int status, const char text[], void *procs, size_t nprocs);
 
@@ -313,6 +314,8 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "info", *by = getenv("JOB_BOOT");
     if (by && !strcmp(by, "tcp"))
         ops = &halay_boot_v4_tcp;
+    if (by && !strcmp(by, "pmi"))
+        ops = &halay_boot_v4_pmi;
     if (by && !strcmp(by, "meet"))
         ops = &halay_boot_v4_meet;
     MUST(ops->size == sizeof *ops && is_whole(ops, sizeof *ops));

@@ -26,6 +26,7 @@
 #define MPIRUN_5                                                                                   \
     "OMPI_COMM_WORLD_SIZE=2 PMIX_RANK=1 PMIX_NAMESPACE=prterun-vm-5474@1 PRTE_LAUNCHED=1 "
 #define PRTERUN "PMIX_RANK=1 PMIX_NAMESPACE=prterun-vm-5474@1 PRTE_LAUNCHED=1 "
+#define HYDRA   "PMI_FD=9 PMI_RANK=1 PMI_SIZE=2 "
 /* What MPI_Init and MPI_Finalize of Open MPI 4 leave, where it knows no launcher. */
 #define MPI_ALONE                                                                                  \
     "OMPI_MCA_orte_launch=1 OMPI_MCA_ess=singleton PMIX_RANK=0 PMIX_NAMESPACE=2140798977 "         \
@@ -60,6 +61,17 @@ static const struct {
     {SRUN, "", "pmix", 2, 0},          /* whose probe finds no server: refused */
     {SRUN MPI_ALONE, "", NULL, 2, 0},  /* srun --mpi=none: refused, not "0 of 1" */
     {SRUN MPI_OVER, "", "pmix", 2, 0}, /* no server either */
+    {HYDRA, "", "pmi", 2, 0},
+    {HYDRA MPI_ALONE, "", "pmi", 2, 0},
+    {HYDRA "HALAY_JOB=none", "", NULL, 1, 0},
+    {"PMI_FD=9 PMI_RANK=0 PMI_SIZE=1", "", NULL, 1, 0},
+    {"PMI_RANK=0 PMI_SIZE=2", "", "pmix", 2, 0}, /* whose probe finds no server: refused */
+    {HYDRA VARIABLES, "", "tcp", 2, 0},
+    {HYDRA "RANK=0 WORLD_SIZE=1", "", "pmi", 2, 0},
+    {HYDRA HALAYRUN, "", "meet", 2, 0},
+    {HYDRA MPIRUN_5, "prterun-vm-5474@1", "pmix", 2, 0},
+    {HYDRA SRUN, "", "pmi", 2, 0}, /* srun --mpi=pmi2, or mpiexec over the nodes of an srun */
+    {"PMI_FD=9 PMI_RANK=1 PMI_SIZE=4 " SRUN_PMIX, "slurm.pmix.3.0", "pmi", 4, 0},
     {SRUN "PMI_SIZE=4 PMIX_RANK=1 PMIX_NAMESPACE=slurm.pmix.3.0", "", NULL, 4, 0},
     {MPIRUN_4, "2139422721", "pmix", 2, 0},
     {MPIRUN_4_MPI, "2139422721", "pmix", 2, 0},
