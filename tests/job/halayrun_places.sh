@@ -158,5 +158,5 @@ done
 # An mpiexec without PMIx uses srun to reach nodes: its ranks have the PMIx variables of that srun's tasks.
 run env SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 PMIX_NAMESPACE=slurm.pmix.1.0 PMIX_RANK=0 PMI_SIZE=4 PMI_RANK=2 "$JOB_RANK"
 expect 1
-says err "an mpiexec without PMIx, as MPICH's and Intel MPI's, announced 4 ranks, but they cannot be found: they are not the tasks of the srun that it has used\. .*; use srun --mpi=pmix, or halayrun"
+says err "an mpiexec without PMIx and without PMI_FD announced 4 ranks, but they cannot be found: they are not the tasks of the srun that it has used\. .*; use srun --mpi=pmix, MPICH's mpiexec, or halayrun"
 nothing_left

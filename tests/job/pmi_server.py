@@ -5,9 +5,9 @@
     pmi_server.py N [fault=REQUEST:ACTION] [without=RANK,...] [nodes=A,B] -- COMMAND...
 
 A fault is in the answers to rank 1: `close` ends the connection, `silent` never answers, and any
-other text is the answer, with \\n as \\n. Ranks in `without` run `true` instead. A node is a network
-namespace; ranks are dealt out. As Hydra does, it ends all ranks when one's connection ends before
-`finalize`. Its status is the largest of its ranks'; a rank that a signal has ended counts 128 more.
+other text is the answer, where \\n is a newline. Ranks in `without` run `true` instead. A node is a
+network namespace; ranks are dealt out. As Hydra does, it ends all ranks when one's connection ends
+before `finalize`. Its status is the largest of its ranks'; a rank that a signal has ended counts 128 more.
 """
 import os
 import selectors
