@@ -55,3 +55,23 @@ file(RELATIVE_PATH HALAYCC_INCLUDE ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_
 file(RELATIVE_PATH HALAYCC_LIB ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/halay-mpi)
 configure_file(mpi/halaycc.in ${CMAKE_BINARY_DIR}/generated/mpi/halaycc @ONLY)
 install(PROGRAMS ${CMAKE_BINARY_DIR}/generated/mpi/halaycc DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+# The names that others look for, in a folder that is on nobody's PATH: find_package(MPI) with MPI_HOME=LIBDIR/halay-mpi. None
+# is mpirun, to which halayrun itself may hand over a job.
+file(RELATIVE_PATH halay_bin ${CMAKE_INSTALL_FULL_LIBDIR}/halay-mpi/bin ${CMAKE_INSTALL_FULL_BINDIR})
+foreach(link mpicc=halaycc mpicxx=halaycc mpic++=halaycc mpiexec=halayrun)
+  string(REPLACE "=" ";" link ${link})
+  list(GET link 0 name)
+  list(GET link 1 tool)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/lib/halay-mpi/bin ${mpi_made}/bin)
+  file(CREATE_LINK ../../../bin/${tool} ${CMAKE_BINARY_DIR}/lib/halay-mpi/bin/${name} SYMBOLIC)
+  file(CREATE_LINK ${halay_bin}/${tool} ${mpi_made}/bin/${name} SYMBOLIC)
+  install(FILES ${mpi_made}/bin/${name} DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay-mpi/bin)
+endforeach()
+file(RELATIVE_PATH HALAY_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(${PROJECT_SOURCE_DIR}/deploy/cmake/halay-mpi.pc.in ${CMAKE_BINARY_DIR}/halay-mpi.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/halay-mpi.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+set(modules ${CMAKE_INSTALL_DATADIR}/modulefiles/halay-mpi)
+file(RELATIVE_PATH HALAY_MODULE_UP ${CMAKE_INSTALL_PREFIX}/${modules} ${CMAKE_INSTALL_PREFIX})
+configure_file(${PROJECT_SOURCE_DIR}/deploy/cmake/halay-mpi.modulefile.in ${CMAKE_BINARY_DIR}/halay-mpi.modulefile @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/halay-mpi.modulefile DESTINATION ${modules} RENAME ${PROJECT_VERSION})

@@ -22,6 +22,16 @@ mv "$here/two/share/modulefiles/halay/"{"$version",99.0.0} || fail "no module fi
 
 seen() { env | grep -v '^_' | sort; } # without the tools' own variables
 
+# The module with mpicc and mpiexec.
+mpi() {
+    module load "halay-mpi/$version"
+    mpicc "$source/tests/job/installed_mpi/ring.c" -o ring || fail "mpicc"
+    [ "$(mpiexec -n 3 ./ring)" = "ring of 3: 6" ] || fail "mpiexec"
+    [ -e "$MPI4PY_LIBMPI" ] || fail "MPI4PY_LIBMPI=$MPI4PY_LIBMPI"
+    module unload halay-mpi
+    ! command -v mpicc | grep -F "$here" || fail "mpicc is still on PATH"
+}
+
 # What a user does, in a shell in which there is the function `module`.
 uses() {
     local before after
@@ -30,6 +40,7 @@ uses() {
     module load "halay/$version"
     sums halayrun "$here/one"
     pkg-config --exists "halay = $version" || fail "pkg-config does not find it"
+    [ ! -x "$here/one/bin/halaycc" ] || mpi
     [ ! -e "$here/one/share/man/man1/halayrun.1" ] || man -w halayrun >/dev/null || fail "no manual page of halayrun"
     [ ! -e /usr/share/man/man1/ls.1.gz ] || man -w ls >/dev/null || fail "the system's manual pages are gone"
     module swap "halay/$version" halay/99.0.0
