@@ -2,9 +2,6 @@
 # Two MPI libraries of the same objects: libmpi_abi.so.1 has the standard's ABI, libmpi.so.12 MPICH's. generate.py makes
 # their header and their wrappers, so they need a Python at build time, but no package of it.
 find_package(Python3 3.6 COMPONENTS Interpreter QUIET)
-if(SKBUILD) # a wheel has no place for the libraries of programs in C
-  return()
-endif()
 if(NOT Python3_Interpreter_FOUND)
   message(STATUS "no MPI library: Python 3 was not found, which makes its wrappers")
   return()
@@ -43,7 +40,12 @@ foreach(face abi mpich)
                         LINK_DEPENDS ${mpi_face}/exports-${face}.map)
 endforeach()
 
-# A folder of their own: another MPI of the machine must not be found or replaced by accident.
+# A folder of their own: another MPI of the machine must not be found or replaced by accident. A wheel has the libraries
+# alone, for mpi4py and programs that are there: it can have no links, by which programs are built.
+if(SKBUILD)
+  install(TARGETS mpi_abi mpi_mpich LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay-mpi NAMELINK_SKIP)
+  return()
+endif()
 install(TARGETS mpi_abi mpi_mpich LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay-mpi)
 install(FILES ${mpi_made}/mpi.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halay-mpi)
 

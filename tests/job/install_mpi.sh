@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # An installed tree serves a program for MPI of somebody else's: by halaycc and its other names, pkg-config and CMake's
-# find_package(MPI); it can be moved. Needs $BUILD, finished, and $LIBDIR.
+# find_package(MPI); it can be moved; halayrun --mpi finds it. Needs $BUILD, finished, and $LIBDIR.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source=$(cd "$(dirname "$0")" && pwd)
 . "$source/lib.sh"
@@ -72,7 +72,18 @@ run cmake --install "$BUILD" --prefix "$here/one" --strip
 expect 0 "cmake --install"
 [[ $(readlink "$here/one/$LIBDIR/halay-mpi/bin/mpicc") != /* ]] || fail "the link is absolute"
 builds "$here/one"
-# Programs stay, and the tree moves; so does a program that was built for it.
-mkdir else && mv one else/where && builds "$here/else/where"
-right "$here/else/where/bin/halayrun" -np 3 env "LD_LIBRARY_PATH=$here/else/where/$LIBDIR/halay-mpi" with-cmake/ring
+# A program stays, and the tree moves: halayrun --mpi says where the library is.
+mkdir else && mv one else/where
+run else/where/bin/halayrun -np 3 with-cmake/ring
+[ "$status" != 0 ] || fail "the program has found a library"
+right else/where/bin/halayrun --mpi -np 3 with-cmake/ring
+run env LD_LIBRARY_PATH=/theirs else/where/bin/halayrun --mpi -x A=1 -np 1 sh -c 'echo "$LD_LIBRARY_PATH $MPI4PY_LIBMPI"'
+says out "^$here/else/where/$LIBDIR/halay-mpi:/theirs $here/else/where/$LIBDIR/halay-mpi/libmpi.so.12$"
+run else/where/bin/halayrun --mpi -x LD_LIBRARY_PATH=/given -np 1 printenv LD_LIBRARY_PATH
+says out "^$here/else/where/$LIBDIR/halay-mpi:/given$"
+builds "$here/else/where"
+rm -r "else/where/$LIBDIR/halay-mpi"
+run else/where/bin/halayrun --mpi -np 3 with-cmake/ring
+expect 2 "--mpi without a library"
+says err "halayrun: --mpi: there is no [.][.]/$LIBDIR/halay-mpi"
 nothing_left

@@ -109,6 +109,14 @@ gcc "$root/examples/allreduce.c" -o sum $(pkg-config --cflags --libs halay) -Wl,
 run venv/bin/halayrun -np 3 ./sum
 expect 0 "a program in C"
 [ "$(grep -o 'rank . of 3 on [^:]*: 3 30 300 3' out | sort -u | wc -l)" = 3 ] || fail "a wrong sum"
+if [ -x "$BUILD/bin/halaycc" ]; then # a program for MPI that was built elsewhere
+    "$BUILD/bin/halaycc" "$root/tests/job/installed_mpi/ring.c" -o ring || fail "halaycc"
+    run "${alone[@]}" halayrun --mpi -np 3 ./ring
+    expect 0 "halayrun --mpi"
+    says out "^ring of 3: 6$"
+    run "${alone[@]}" halayrun --mpi -np 1 /usr/bin/ldd ./ring
+    says out "libmpi_abi.so.1 => $package/lib/halay-mpi/"
+fi
 "$PYTHON" -m venv --without-pip torch
 sites=("$(torch/bin/python -c 'import site; print(site.getsitepackages()[0])')"
     "$("$PYTHON" -c 'import torch, os; print(os.path.dirname(os.path.dirname(torch.__file__)))')")

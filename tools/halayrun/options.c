@@ -43,6 +43,7 @@ static const char help[] =
     "  --bind auto|none     auto, the default: each rank to an equal share of the processors, or\n"
     "                       with twice (...) as many ranks to one in turn; none: to no processor\n"
     "  --horovod            Python programs that import horovod get Halay's\n"
+    "  --mpi                programs for MPI, and mpi4py, find Halay's MPI library first\n"
     "  --keep-going         a rank that fails does not end the job (see "
     "halay_comm_shrink)\n" HLY_ELASTIC_HELP HLY_AGENT_HELP
     "  --record FOLDER      write the ranks' flight records there if the job fails\n"
@@ -170,8 +171,8 @@ static int set_text(const char **to, const char *option, const char *text)
     return -1;
 }
 
-/* The package of a source tree, from its build folder. */
-static int find_shim(char path[PATH_MAX])
+/* A path from the folder of this program. */
+static int beside(const char *relative, char path[PATH_MAX])
 {
     char self[PATH_MAX], place[PATH_MAX + 64];
     ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -180,8 +181,14 @@ static int find_shim(char path[PATH_MAX])
     if (!slash)
         return 0;
     *slash = '\0';
-    snprintf(place, sizeof place, "%s/../../python/halay/horovod/shim", self);
+    snprintf(place, sizeof place, "%s/%.60s", self, relative);
     return realpath(place, path) != NULL;
+}
+
+/* The package of a source tree, from its build folder. */
+static int find_shim(char path[PATH_MAX])
+{
+    return beside("../../python/halay/horovod/shim", path);
 }
 
 static int is_folder(const char *folder, char path[PATH_MAX])
@@ -312,6 +319,9 @@ static int take(struct hly_options *options, int option, char **argv)
     case 'o':
         options->horovod = 1;
         return -1;
+    case 'm':
+        options->mpi = 1;
+        return -1;
     case 'h':
         fputs(help, stdout);
         return hly_printed("halayrun", 0, HLY_EXIT_SELF);
@@ -329,14 +339,14 @@ static int take(struct hly_options *options, int option, char **argv)
     }
 }
 
-/* What the ranks would have. */
-static const char *python_path(const struct hly_options *options)
+/* What the ranks would have in this variable. */
+static const char *value_for_ranks(const struct hly_options *options, const char *name)
 {
-    static const char name[] = "PYTHONPATH=";
-    const char *value = getenv("PYTHONPATH");
+    const size_t length = strlen(name);
+    const char *value = getenv(name);
     for (int i = 0; i < options->nenv; i++) {
-        if (!strncmp(options->env[i], name, sizeof name - 1))
-            value = options->env[i] + sizeof name - 1;
+        if (!strncmp(options->env[i], name, length) && options->env[i][length] == '=')
+            value = options->env[i] + length + 1;
     }
     return value ? value : "";
 }
@@ -349,7 +359,7 @@ static int ask_for_horovod(struct hly_options *options)
 {
     static char assignment[2 * PATH_MAX];
     char shim[PATH_MAX];
-    const char *old = python_path(options);
+    const char *old = value_for_ranks(options, "PYTHONPATH");
     int status = add_env(options, "HALAY_HOROVOD=1");
     if (status >= 0 || !find_shim(shim))
         return status;
@@ -357,6 +367,27 @@ static int ask_for_horovod(struct hly_options *options)
         snprintf(assignment, sizeof assignment, "PYTHONPATH=%s%s%s", shim, *old ? ":" : "", old);
     return n < (int)sizeof assignment ? add_env(options, assignment)
                                       : bad("--horovod: PYTHONPATH is too long: %s", old);
+}
+
+/* The loader finds Halay's MPI before another one, unless a program names its own by DT_RPATH. */
+static int ask_for_mpi(struct hly_options *options)
+{
+    static char folders[2 * PATH_MAX], mpi4py[PATH_MAX + 32];
+    const char *old = value_for_ranks(options, "LD_LIBRARY_PATH");
+    char library[PATH_MAX];
+    if (!beside("../" HALAY_LIBDIR "/halay-mpi/libmpi.so.12", library) &&
+        !beside("../lib/halay-mpi/libmpi.so.12", library))
+        return bad("--mpi: there is no %s beside halayrun: this Halay was built without its MPI "
+                   "library, since CMake found no Python",
+                   "../" HALAY_LIBDIR "/halay-mpi");
+    snprintf(mpi4py, sizeof mpi4py, "MPI4PY_LIBMPI=%s", library);
+    *strrchr(library, '/') = '\0';
+    int n =
+        snprintf(folders, sizeof folders, "LD_LIBRARY_PATH=%s%s%s", library, *old ? ":" : "", old);
+    if (n >= (int)sizeof folders)
+        return bad("--mpi: LD_LIBRARY_PATH is too long: %s", old);
+    const int status = add_env(options, folders);
+    return status >= 0 ? status : add_env(options, mpi4py);
 }
 
 int hly_options_parse(int argc, char **argv, struct hly_options *options)
@@ -381,6 +412,7 @@ int hly_options_parse(int argc, char **argv, struct hly_options *options)
                                           {"dry-run", 0, 0, 'd'},
                                           {"print", 0, 0, 'd'},
                                           {"horovod", 0, 0, 'o'},
+                                          {"mpi", 0, 0, 'm'},
                                           {"bind", 1, 0, 'b'},
                                           {"record", 1, 0, 'r'},
                                           {"keep-going", 0, 0, 'k'},
@@ -406,6 +438,8 @@ int hly_options_parse(int argc, char **argv, struct hly_options *options)
     if (!options->record && folder && *folder)
         take_folder(options, folder);
     int status = options->horovod ? ask_for_horovod(options) : -1;
+    if (status < 0 && options->mpi)
+        status = ask_for_mpi(options);
     if (status >= 0)
         return status;
     if (options->hosts && options->host_file)

@@ -24,6 +24,7 @@ struct hly_options {
     int dry_run;
     int bind;       /* each rank to its share of the processors */
     int horovod;    /* programs that import horovod get Halay's */
+    int mpi;        /* programs for MPI find Halay's library */
     int keep_going; /* a rank that fails does not end the job */
     int timeout_s;  /* 0: none */
     int grace_s;    /* for ranks, from a signal to halayrun to SIGKILL */
