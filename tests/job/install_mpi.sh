@@ -77,6 +77,7 @@ mkdir else && mv one else/where
 run else/where/bin/halayrun -np 3 with-cmake/ring
 [ "$status" != 0 ] || fail "the program has found a library"
 right else/where/bin/halayrun --mpi -np 3 with-cmake/ring
+# shellcheck disable=SC2016
 run env LD_LIBRARY_PATH=/theirs else/where/bin/halayrun --mpi -x A=1 -np 1 sh -c 'echo "$LD_LIBRARY_PATH $MPI4PY_LIBMPI"'
 says out "^$here/else/where/$LIBDIR/halay-mpi:/theirs $here/else/where/$LIBDIR/halay-mpi/libmpi.so.12$"
 run else/where/bin/halayrun --mpi -x LD_LIBRARY_PATH=/given -np 1 printenv LD_LIBRARY_PATH

@@ -6,8 +6,9 @@
 
 A fault is in the answers to rank 1: `close` ends the connection, `silent` never answers, and any
 other text is the answer, where \\n is a newline. Ranks in `without` run `true` instead. A node is a
-network namespace; ranks are dealt out. As Hydra does, it ends all ranks when one's connection ends
-before `finalize`. Its status is the largest of its ranks'; a rank that a signal has ended counts 128 more.
+network namespace; ranks are dealt out. As Hydra does, it ends all ranks when one's connection
+ends before `finalize`. Its status is the largest of its ranks'; a rank that a signal has ended
+counts 128 more.
 """
 import os
 import selectors
