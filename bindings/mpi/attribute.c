@@ -22,6 +22,7 @@ struct keyval {
     enum hly_mpi_kind kind;
     hly_mpi_fn *copy, *remove;
     void *extra;
+    void *fortran;    /* NULL: the functions are of a program in C; freed with the keyval */
     int number, refs; /* the program's, and one for each attribute */
     bool freed;
 };
@@ -29,6 +30,7 @@ struct hly_mpi_attributes { /* one, and those that were set before it */
     struct hly_mpi_attributes *next;
     struct keyval *keyval;
     void *value;
+    bool number; /* set in Fortran: C gets a pointer to it */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -100,6 +102,7 @@ static void keyval_drop(struct keyval *keyval)
     if (--keyval->refs)
         return;
     table.at[(keyval->number - FIRST) % ROOM] = NULL;
+    free(keyval->fortran);
     free(keyval);
 }
 
@@ -139,14 +142,39 @@ static int keyval_free(const char *function, enum hly_mpi_kind kind, int *number
     return MPI_SUCCESS;
 }
 
+bool hly_mpi_keyval_fortran(int number, struct hly_mpi_keyval_functions *functions)
+{
+    bool done = false;
+    pthread_mutex_lock(&lock);
+    const int place = (number - FIRST) % ROOM;
+    struct keyval *keyval = number >= FIRST && place < table.n ? table.at[place] : NULL;
+    if (keyval && keyval->number == number && !keyval->fortran) {
+        const struct hly_mpi_keyval_functions former = {keyval->copy, keyval->remove,
+                                                        keyval->extra};
+        keyval->copy = (uintptr_t)former.copy == DUP_FN ? former.copy : functions->copy;
+        keyval->remove = functions->remove;
+        keyval->extra = keyval->fortran = functions->extra;
+        *functions = former;
+        done = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
 /* ---------------------------------------------------------------- functions of the program */
+
+/* What the keyval's functions get: in C it is a pointer. */
+static void *value_for(const struct hly_mpi_attributes *a)
+{
+    return a->number && !a->keyval->fortran ? (void *)(uintptr_t)&a->value : a->value;
+}
 
 static int call_remove(enum hly_mpi_kind kind, void *object, const struct hly_mpi_attributes *a)
 {
     const struct keyval *keyval = a->keyval;
     if (!keyval->remove)
         return MPI_SUCCESS;
-    return hly_mpi_this_face.call_delete(keyval->remove, kind, object, keyval->number, a->value,
+    return hly_mpi_this_face.call_delete(keyval->remove, kind, object, keyval->number, value_for(a),
                                          keyval->extra);
 }
 
@@ -160,7 +188,7 @@ static int call_copy(enum hly_mpi_kind kind, void *object, const struct hly_mpi_
     if (*flag || !keyval->copy)
         return MPI_SUCCESS;
     return hly_mpi_this_face.call_copy(keyval->copy, kind, object, keyval->number, keyval->extra,
-                                       a->value, value, flag);
+                                       value_for(a), value, flag);
 }
 
 /* ---------------------------------------------------------------- lists */
@@ -215,7 +243,8 @@ int hly_mpi_attributes_copy(enum hly_mpi_kind kind, void *from, struct hly_mpi_a
         struct hly_mpi_attributes *made = malloc(sizeof(*made));
         if (!made)
             return hly_mpi_fail(MPI_ERR_NO_MEM, "no memory for an attribute's copy");
-        *made = (struct hly_mpi_attributes){NULL, a->keyval, value};
+        const bool number = a->keyval->fortran || (a->number && value == a->value);
+        *made = (struct hly_mpi_attributes){NULL, a->keyval, value, number};
         pthread_mutex_lock(&lock);
         a->keyval->refs++;
         pthread_mutex_unlock(&lock);
@@ -225,8 +254,8 @@ int hly_mpi_attributes_copy(enum hly_mpi_kind kind, void *from, struct hly_mpi_a
     return MPI_SUCCESS;
 }
 
-static int attribute_set(const char *function, enum hly_mpi_kind kind, void *object,
-                         struct hly_mpi_attributes **list, int number, void *value)
+static int attribute_put(const char *function, enum hly_mpi_kind kind, void *object,
+                         struct hly_mpi_attributes **list, int number, void *value, bool fortran)
 {
     struct hly_mpi_attributes *made = malloc(sizeof(*made));
     if (!made)
@@ -235,7 +264,7 @@ static int attribute_set(const char *function, enum hly_mpi_kind kind, void *obj
     struct keyval *keyval = keyval_of(kind, number);
     struct hly_mpi_attributes *old = keyval ? find(*list, keyval) : NULL;
     if (keyval && !old) {
-        *made = (struct hly_mpi_attributes){*list, keyval, value};
+        *made = (struct hly_mpi_attributes){*list, keyval, value, fortran};
         keyval->refs++;
         *list = made;
     }
@@ -250,23 +279,38 @@ static int attribute_set(const char *function, enum hly_mpi_kind kind, void *obj
         return rc;
     pthread_mutex_lock(&lock);
     old = find(*list, keyval); /* its own function may have removed it */
-    if (old)
+    if (old) {
         old->value = value;
+        old->number = fortran;
+    }
     pthread_mutex_unlock(&lock);
     return MPI_SUCCESS;
+}
+
+static int attribute_set(const char *function, enum hly_mpi_kind kind, void *object,
+                         struct hly_mpi_attributes **list, int number, void *value)
+{
+    return attribute_put(function, kind, object, list, number, value, false);
+}
+
+static int attribute_take(const char *function, enum hly_mpi_kind kind,
+                          struct hly_mpi_attributes *list, int number, void *value, int *flag,
+                          bool fortran)
+{
+    pthread_mutex_lock(&lock);
+    const struct keyval *keyval = keyval_of(kind, number);
+    struct hly_mpi_attributes *found = keyval ? find(list, keyval) : NULL;
+    *flag = found != NULL;
+    if (found)
+        *(void **)value = found->number && !fortran ? &found->value : found->value;
+    pthread_mutex_unlock(&lock);
+    return keyval ? MPI_SUCCESS : unknown(function, number);
 }
 
 static int attribute_get(const char *function, enum hly_mpi_kind kind,
                          struct hly_mpi_attributes *list, int number, void *value, int *flag)
 {
-    pthread_mutex_lock(&lock);
-    const struct keyval *keyval = keyval_of(kind, number);
-    const struct hly_mpi_attributes *found = keyval ? find(list, keyval) : NULL;
-    *flag = found != NULL;
-    if (found)
-        *(void **)value = found->value;
-    pthread_mutex_unlock(&lock);
-    return keyval ? MPI_SUCCESS : unknown(function, number);
+    return attribute_take(function, kind, list, number, value, flag, false);
 }
 
 static int attribute_delete(const char *function, enum hly_mpi_kind kind, void *object,
@@ -440,6 +484,32 @@ int hly_mpi_type_delete_attr(struct hly_mpi_type *datatype, int type_keyval)
     return rc ? rc
               : attribute_delete("MPI_Type_delete_attr", HLY_MPI_TYPE, datatype,
                                  &datatype->attributes, type_keyval);
+}
+
+/* ---------------------------------------------------------------- of programs in Fortran */
+
+int hly_mpi_fortran_set_attr(const char *function, enum hly_mpi_kind kind, void *object, int number,
+                             intptr_t value)
+{
+    struct hly_mpi_comm *comm = kind == HLY_MPI_COMM ? object : NULL;
+    struct hly_mpi_type *type = kind == HLY_MPI_TYPE ? object : NULL;
+    const int rc =
+        kind == HLY_MPI_COMM ? hly_mpi_check_comm(function, comm) : check_type(function, type);
+    return rc ? rc
+              : attribute_put(function, kind, object, comm ? &comm->attributes : &type->attributes,
+                              number, (void *)value, true);
+}
+
+int hly_mpi_fortran_get_attr(const char *function, enum hly_mpi_kind kind, void *object, int number,
+                             intptr_t *value, int *flag)
+{
+    struct hly_mpi_comm *comm = kind == HLY_MPI_COMM ? object : NULL;
+    struct hly_mpi_type *type = kind == HLY_MPI_TYPE ? object : NULL;
+    const int rc =
+        kind == HLY_MPI_COMM ? hly_mpi_check_comm(function, comm) : check_type(function, type);
+    return rc ? rc
+              : attribute_take(function, kind, comm ? comm->attributes : type->attributes, number,
+                               value, flag, true);
 }
 
 /* ---------------------------------------------------------------- of windows */

@@ -40,6 +40,7 @@ struct hly_mpi_attributes;
 struct hly_mpi_topology;
 struct hly_mpi_info;
 struct hly_mpi_errhandler;
+struct hly_mpi_request;
 
 /* ---------------------------------------------------------------- objects and handles */
 
@@ -94,7 +95,7 @@ struct hly_mpi_face {
                        void *value, void *extra);
     void (*call_error)(hly_mpi_fn *fn, enum hly_mpi_kind kind, void *object, int *code);
     int (*error_number)(int abi_class); /* of this face */
-    int (*call_query)(hly_mpi_fn *fn, void *extra, struct hly_mpi_status *status);
+    int (*call_query)(hly_mpi_fn *fn, bool fortran, void *extra, struct hly_mpi_status *status);
     int (*error_class)(int number); /* of the standard's ABI, for one of this face */
     void *automatic;                /* MPI_BUFFER_AUTOMATIC of this face */
 };
@@ -240,6 +241,21 @@ struct hly_mpi_session {
 int hly_mpi_attributes_copy(enum hly_mpi_kind kind, void *from, struct hly_mpi_attributes *list,
                             struct hly_mpi_attributes **copy);
 int hly_mpi_attributes_free(enum hly_mpi_kind kind, void *object, struct hly_mpi_attributes **list);
+
+/* attribute.c, for Fortran, whose attributes are integers: C gets pointers to them. _fortran()
+ * exchanges a keyval's functions and their extra state for others; that state is from malloc(), and
+ * goes with the keyval. False: there is no such keyval, or it is Fortran's already. */
+struct hly_mpi_keyval_functions {
+    hly_mpi_fn *copy, *remove;
+    void *extra;
+};
+bool hly_mpi_keyval_fortran(int keyval, struct hly_mpi_keyval_functions *functions);
+int hly_mpi_fortran_set_attr(const char *function, enum hly_mpi_kind kind, void *object, int keyval,
+                             intptr_t value);
+int hly_mpi_fortran_get_attr(const char *function, enum hly_mpi_kind kind, void *object, int keyval,
+                             intptr_t *value, int *flag);
+/* request_made.c: a generalised request's functions are Fortran's. */
+void hly_mpi_grequest_fortran(struct hly_mpi_request *request);
 
 /* Called once, by the first MPI_Init or MPI_Session_init: they make what is predefined. */
 int hly_mpi_types_open(void);

@@ -204,12 +204,16 @@ static void call_error(hly_mpi_fn *fn, enum hly_mpi_kind kind, void *object, int
     *code = in_error(number);
 }
 
-static int call_query(hly_mpi_fn *fn, void *extra, struct hly_mpi_status *status)
+static int call_query(hly_mpi_fn *fn, bool fortran, void *extra, struct hly_mpi_status *status)
 {
     MPI_Status out;
     memset(&out, 0, sizeof out);
     out_status(&out, status);
-    int code = ((int (*)(void *, MPI_Status *))fn)(extra, &out);
+    int code = MPI_SUCCESS;
+    if (fortran)
+        ((void (*)(void *, MPI_Status *, int *))fn)(extra, &out, &code);
+    else
+        code = ((int (*)(void *, MPI_Status *))fn)(extra, &out);
     in_status(&out, status);
     status->error = in_error(out.MPI_ERROR);
     return in_error(code);

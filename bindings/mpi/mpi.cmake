@@ -22,7 +22,8 @@ add_custom_target(halay_mpi_made DEPENDS ${mpi_made}/calls.h)
 
 add_library(halay_mpi_core OBJECT ${mpi_core})
 add_library(mpi_abi SHARED ${mpi_face}/face.c ${mpi_made}/wrappers.c)
-add_library(mpi_mpich SHARED ${mpi_face}/face.c ${mpi_face}/face_mpich.c ${mpi_made}/wrappers.c)
+add_library(mpi_mpich SHARED ${mpi_face}/face.c ${mpi_face}/face_mpich.c ${mpi_face}/face_fortran.c
+            ${mpi_made}/wrappers.c)
 set_target_properties(mpi_abi PROPERTIES SOVERSION 1)
 set_target_properties(mpi_mpich PROPERTIES OUTPUT_NAME mpi SOVERSION 12)
 target_compile_definitions(mpi_mpich PRIVATE HLY_MPI_MPICH)
@@ -40,12 +41,17 @@ foreach(face abi mpich)
                         LINK_DEPENDS ${mpi_face}/exports-${face}.map)
 endforeach()
 
+# Debian's name of MPICH's library, which its packages need.
+add_custom_command(TARGET mpi_mpich POST_BUILD
+                   COMMAND ${CMAKE_COMMAND} -E create_symlink libmpi.so.12 $<TARGET_FILE_DIR:mpi_mpich>/libmpich.so.12)
+
 # A folder of their own: another MPI of the machine must not be found or replaced by accident. A wheel has the libraries
 # alone, for mpi4py and programs that are there: it can have no links, by which programs are built.
 if(SKBUILD)
   install(TARGETS mpi_abi mpi_mpich LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay-mpi NAMELINK_SKIP)
   return()
 endif()
+install(FILES ${CMAKE_BINARY_DIR}/lib/halay-mpi/libmpich.so.12 DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay-mpi)
 install(TARGETS mpi_abi mpi_mpich LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay-mpi)
 install(FILES ${mpi_made}/mpi.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halay-mpi)
 

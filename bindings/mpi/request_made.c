@@ -33,6 +33,7 @@ struct general {
     hly_mpi_fn *query, *end, *cancel;
     void *extra;
     int complete;
+    bool fortran; /* its functions get pointers, and set their code */
 };
 
 static bool general_is_done(struct hly_mpi_request *r)
@@ -44,13 +45,19 @@ static bool general_is_done(struct hly_mpi_request *r)
 static int general_then(struct hly_mpi_request *r)
 {
     const struct general *g = r->kept;
-    return g->query ? r->head.face->call_query(g->query, g->extra, &r->status) : MPI_SUCCESS;
+    return g->query ? r->head.face->call_query(g->query, g->fortran, g->extra, &r->status)
+                    : MPI_SUCCESS;
 }
 
 static int general_free(struct hly_mpi_request *r)
 {
     const struct general *g = r->kept;
-    return g->end ? r->head.face->error_class(((int (*)(void *))g->end)(g->extra)) : MPI_SUCCESS;
+    int code = MPI_SUCCESS;
+    if (g->end && g->fortran)
+        ((void (*)(void *, int *))g->end)(g->extra, &code);
+    else if (g->end)
+        code = ((int (*)(void *))g->end)(g->extra);
+    return r->head.face->error_class(code);
 }
 
 static int general_cancel(struct hly_mpi_request *r)
@@ -58,8 +65,12 @@ static int general_cancel(struct hly_mpi_request *r)
     const struct general *g = r->kept;
     if (!g->cancel)
         return MPI_SUCCESS;
-    return r->head.face->error_class(
-        ((int (*)(void *, int))g->cancel)(g->extra, general_is_done(r)));
+    int complete = general_is_done(r), code = MPI_SUCCESS;
+    if (g->fortran)
+        ((void (*)(void *, int *, int *))g->cancel)(g->extra, &complete, &code);
+    else
+        code = ((int (*)(void *, int))g->cancel)(g->extra, complete);
+    return r->head.face->error_class(code);
 }
 
 int hly_mpi_grequest_start(hly_mpi_fn *query_fn, hly_mpi_fn *free_fn, hly_mpi_fn *cancel_fn,
@@ -71,12 +82,19 @@ int hly_mpi_grequest_start(hly_mpi_fn *query_fn, hly_mpi_fn *free_fn, hly_mpi_fn
     if (rc)
         return rc;
     struct hly_mpi_request *r = *request;
-    *(struct general *)r->kept = (struct general){query_fn, free_fn, cancel_fn, extra_state, 0};
+    *(struct general *)r->kept =
+        (struct general){query_fn, free_fn, cancel_fn, extra_state, 0, false};
     r->is_done = general_is_done;
     r->then = general_then;
     r->given = general_free;
     r->cancel = general_cancel;
     return MPI_SUCCESS;
+}
+
+void hly_mpi_grequest_fortran(struct hly_mpi_request *request)
+{
+    if (request && request->is_done == general_is_done)
+        ((struct general *)request->kept)->fortran = true;
 }
 
 int hly_mpi_grequest_complete(struct hly_mpi_request *request)
