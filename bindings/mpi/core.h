@@ -42,6 +42,9 @@ struct hly_mpi_info;
 struct hly_mpi_errhandler;
 struct hly_mpi_request;
 
+/* The function of MPI in which this thread of the program is, for notices; or NULL. */
+extern _Thread_local const char *hly_mpi_called __attribute__((tls_model("initial-exec")));
+
 /* ---------------------------------------------------------------- objects and handles */
 
 enum hly_mpi_kind {

@@ -416,7 +416,11 @@ class Wrapper:
             call = f"{f.core()}({', '.join(self.arguments)})"
             if self.bad:
                 call = f'LIKELY(!bad) ? {call} : face_bad("{name}", bad)'
+            if not f.name.startswith("T_"):
+                lines.append(f'hly_mpi_called = "{name}";')
             lines.append(f"int rc = {call};")
+            if not f.name.startswith("T_"):
+                lines.append("hly_mpi_called = NULL;")
             lines += self.after + self.freed
         else:
             lines = ["static bool told;"]

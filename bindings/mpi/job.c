@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <halay/local.h>
+
 #include "comm.h"
 #include "message.h"
 
@@ -22,6 +24,14 @@ struct hly_mpi_job hly_mpi_job;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int users; /* the world, and sessions that are open */
 static pthread_t main_thread;
+static bool sessions; /* there was one: it may have MPI_THREAD_MULTIPLE */
+
+_Thread_local const char *hly_mpi_called;
+
+static const char *called(void)
+{
+    return hly_mpi_called;
+}
 
 int hly_mpi_check_job(const char *function)
 {
@@ -84,6 +94,13 @@ static int open_context(const char *function)
     halay_finalize(hly_mpi_job.context);
     hly_mpi_job.context = NULL;
     return hly_mpi_result(rc, NULL, function);
+}
+
+/* What notices call a wait; and whether calls come one at a time. */
+static void tell_calls(void)
+{
+    const bool multiple = sessions || hly_mpi_job.thread_level == MPI_THREAD_MULTIPLE;
+    halay_local_on_name(hly_mpi_job.context, called, !multiple);
 }
 
 /* With the lock. */
@@ -179,6 +196,7 @@ static int init(const char *function, int required, int *provided)
     main_thread = pthread_self();
     hly_mpi_job.thread_level = levels[level];
     hly_mpi_job.initialized = 1;
+    tell_calls();
     if (provided)
         *provided = levels[level];
 unlock:
@@ -307,6 +325,10 @@ int hly_mpi_session_init(struct hly_mpi_info *info, struct hly_mpi_errhandler *e
     int rc = use_job("MPI_Session_init");
     if (!rc && !hly_mpi_job.initialized)
         hly_mpi_job.thread_level = MPI_THREAD_MULTIPLE;
+    if (!rc) {
+        sessions = true;
+        tell_calls();
+    }
     pthread_mutex_unlock(&lock);
     if (rc)
         return rc;

@@ -34,7 +34,8 @@ extern "C" {
 #define HALAY_RECORD_EDGES      8    /* that one wait names */
 #define HALAY_RECORD_STEPS      3136 /* whose states one wait has room for */
 #define HALAY_RECORD_AGREEMENTS 4
-#define HALAY_RECORD_AWAITED    8              /* ranks that one agreement names */
+#define HALAY_RECORD_PLACES     4 /* where threads of the program have waited for long */
+#define HALAY_RECORD_AWAITED    8 /* ranks that one agreement names */
 #define HALAY_RECORD_NAME       "halay-record" /* of the memfd, and how names of files begin */
 
 enum {                         /* head.state */
@@ -64,6 +65,24 @@ typedef struct halay_record_agreement { /* a call of halay_comm_agree() or halay
     int32_t awaited[HALAY_RECORD_AWAITED]; /* ranks of the job: the first ones */
 } halay_record_agreement_t;
 
+enum {                           /* place.in */
+       HALAY_RECORD_IN_CALL = 1, /* of the table of calls */
+       HALAY_RECORD_IN_RECV,
+       HALAY_RECORD_IN_PROBE,
+       HALAY_RECORD_IN_SEND
+};
+
+typedef struct halay_record_place {           /* a wait of the program that has taken long */
+    uint64_t stamp, comm, began_ns, ended_ns; /* ended_ns 0: it has not ended */
+    uint64_t call;                            /* IN_CALL: its number */
+    uint64_t bytes; /* of a message; of a receive: for which it has room */
+    uint32_t in;    /* HALAY_RECORD_IN_* */
+    int32_t peer;   /* of a message: rank of the job; -1: any */
+    int32_t rank;   /* the same in the communicator */
+    int32_t tag;    /* -1: any */
+    char name[24];  /* of the function that the program has called, if that is known */
+} halay_record_place_t;
+
 typedef struct halay_record_head {
     uint64_t magic;
     uint32_t version, bytes;
@@ -82,7 +101,10 @@ typedef struct halay_record_head {
     uint32_t nstacks, stack_bytes;
     halay_record_agreement_t agreements[HALAY_RECORD_AGREEMENTS];
     int32_t started; /* set by the launcher: pid that it has started for the rank, or 0 */
-    char rest[1024 - 244 - HALAY_RECORD_AGREEMENTS * sizeof(halay_record_agreement_t)];
+    char unused[4];
+    halay_record_place_t places[HALAY_RECORD_PLACES];
+    char rest[1024 - 248 - HALAY_RECORD_AGREEMENTS * sizeof(halay_record_agreement_t) -
+              HALAY_RECORD_PLACES * sizeof(halay_record_place_t)];
     halay_record_stack_t stacks[HALAY_RECORD_STACKS];
 } halay_record_head_t;
 

@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "base/context.h"
 #include "exec/exec.h"
+#include "exec/record.h"
 #include "fault/fault.h"
 #include "run/pair.h"
 
@@ -266,6 +267,7 @@ struct wanted {
     int from, tag;
     uint64_t deadline_ns;
     struct hly_early *early;
+    struct hly_waited waited;
     bool over;
 };
 
@@ -274,9 +276,30 @@ static bool is_there(void *arg)
     struct wanted *w = arg;
     struct hly_tag *at = hly_tags_message_for(&w->comm->messages->tags, w->from, w->tag);
     w->early = at ? HLY_OF(at, struct hly_early, at) : NULL;
-    w->over = w->comm->broken.is || w->comm->context->lost ||
+    w->over = w->comm->broken.is || w->comm->context->lost || w->waited.why ||
               (w->deadline_ns && w->comm->context->now_ns >= w->deadline_ns);
     return at || w->over;
+}
+
+/* An error: ranks wait for each other, and this one is one of them. */
+static int wait_for(struct wanted *w)
+{
+    halay_context_t *ctx = w->comm->context;
+    struct hly_verdict_wire v;
+    if (is_there(w))
+        return HALAY_OK;
+    hly_waited_begin(ctx, &w->waited);
+    hly_wait_until(ctx, is_there, w);
+    const bool deadlock = w->waited.why && !w->early;
+    if (deadlock) {
+        hly_verdict_init(&v, w->comm, HLY_CAUSE_DEADLOCK, HALAY_ETIMEOUT, -1);
+        snprintf(v.detail, sizeof(v.detail), "%s", w->waited.why);
+        hly_failure_init(&w->comm->last, w->comm, w->comm->next_sequence, &v);
+        w->comm->last.alone = w->comm->failed = true;
+    }
+    hly_waited_end(ctx, &w->waited);
+    w->waited.why = NULL;
+    return deadlock ? HALAY_ETIMEOUT : HALAY_OK;
 }
 
 static int look_for(struct wanted *w, int *found, const char *function)
@@ -290,9 +313,11 @@ static int look_for(struct wanted *w, int *found, const char *function)
         is_there(w);
     } else if (!found) {
         w->deadline_ns = hly_now_ns() + w->comm->deadline_ns;
-        hly_wait_until(w->comm->context, is_there, w);
+        w->waited = (struct hly_waited){
+            .comm = w->comm, .from = w->from, .tag = w->tag, .deadline_ns = w->deadline_ns};
+        rc = wait_for(w);
     }
-    if (!w->early && w->over && (rc = hly_message_refused(w->comm)))
+    if (rc || (!w->early && w->over && (rc = hly_message_refused(w->comm))))
         return rc;
     if (!w->early && !found) {
         snprintf(why, sizeof(why),

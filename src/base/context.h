@@ -82,6 +82,17 @@ struct hly_device { /* a kind of memory, and who reduces and copies in it */
 };
 
 /* The threads that wait in a context: run/waiting.c. */
+struct hly_waited { /* a thread of the program that has waited for long; on its stack */
+    struct hly_waited *next;
+    halay_comm_t *comm;
+    halay_request_t *request; /* NULL: a probe for this source and tag */
+    int from, tag;
+    uint64_t since_ns, deadline_ns;
+    uint32_t number;  /* of this wait: 1, 2, ...; 0: it is in no list */
+    const char *name; /* of the function that the program has called; or NULL */
+    char *why;        /* it is to end with an error: its text; or NULL */
+};
+
 struct hly_waiters {
     bool leader;           /* a thread sleeps on the descriptors */
     bool rearm;            /* the leader has been woken because another thread polled */
@@ -96,8 +107,12 @@ struct hly_waiters {
     uint64_t retry_ns;     /* the interval between two such tries */
     int (*ask)(void *arg); /* of halay_local_on_wait(); NULL: nobody is asked */
     void *ask_arg;
-    uint64_t interrupted_ns; /* when it last wanted a call to end; 0: never */
-    bool reported;           /* this rank has logged it */
+    struct hly_waited *waited; /* threads that have waited for long: the first one first */
+    uint32_t waits;            /* number of the last of such waits */
+    const char *(*name)(void); /* of halay_local_on_name(); or NULL */
+    bool one_at_a_time;        /* while a call of the program waits it makes no other */
+    uint64_t interrupted_ns;   /* when it last wanted a call to end; 0: never */
+    bool reported;             /* this rank has logged it */
 };
 
 struct hly_nccl_here { /* NCCL and shared_gpu, which the context opens by itself:

@@ -25,7 +25,7 @@ static_assert(sizeof(halay_record_t) == HALAY_RECORD_BYTES, "the tables fill it"
 static_assert(sizeof(halay_record_head_t) == 4096 && sizeof(halay_record_comm_t) == 64 &&
                   sizeof(halay_record_verdict_t) == 512 && sizeof(halay_record_wait_t) == 1024 &&
                   sizeof(halay_record_call_t) == 64 && sizeof(halay_record_stack_t) == 1024 &&
-                  sizeof(halay_record_agreement_t) == 80,
+                  sizeof(halay_record_agreement_t) == 80 && sizeof(halay_record_place_t) == 88,
               "as version 2 says");
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
@@ -100,6 +100,7 @@ int hly_record_open(halay_context_t *context)
     memset(record->map->comms, 0, HALAY_RECORD_BYTES - sizeof(*h)); /* of a program before */
     memset(h->stacks, 0, sizeof(h->stacks));
     memset(h->agreements, 0, sizeof(h->agreements));
+    memset(h->places, 0, sizeof(h->places));
     clock_gettime(CLOCK_REALTIME, &wall);
     h->began_ns = hly_now_ns();
     h->epoch_ns = (uint64_t)wall.tv_sec * 1000000000ull + (uint64_t)wall.tv_nsec - h->began_ns;
@@ -180,6 +181,12 @@ void hly_record_consensus(halay_context_t *context, const halay_record_agreement
 {
     halay_record_write(&context->record.map->head.agreements[number % HALAY_RECORD_AGREEMENTS],
                        consensus, sizeof(*consensus), number);
+}
+
+void hly_record_place(halay_context_t *context, const halay_record_place_t *place, uint64_t number)
+{
+    halay_record_write(&context->record.map->head.places[number % HALAY_RECORD_PLACES], place,
+                       sizeof(*place), number);
 }
 
 /* halay-record.JOB.RANK: whatever a job is called, it is a name. */

@@ -28,6 +28,8 @@ void hly_record_comm(halay_context_t *context, const halay_record_comm_t *comm);
 /* number: of the agreement in the record, from 1 on; to be written again when more is known. */
 void hly_record_consensus(halay_context_t *context, const halay_record_agreement_t *consensus,
                           uint64_t number);
+/* number: of the wait of the program, from 1 on; to be written again when it ends. */
+void hly_record_place(halay_context_t *context, const halay_record_place_t *place, uint64_t number);
 /* The file in the folder of HALAY_RECORD is written with the first that breaks a communicator. */
 void hly_record_verdict(halay_context_t *context, halay_record_verdict_t *verdict);
 

@@ -86,7 +86,7 @@ struct hly_nccl_ask {
     char why[224];                           /* NCCL is not used; or nothing is */
 };
 
-enum { HLY_OF_CALLS, HLY_OF_SURVIVORS, HLY_STALLS }; /* what waits */
+enum { HLY_OF_CALLS, HLY_OF_SURVIVORS, HLY_OF_MESSAGES, HLY_STALLS }; /* what waits */
 
 /* Work of a device that belongs to no call, or to no call yet: api/local.c. */
 struct hly_local {

@@ -3,6 +3,8 @@
  * it is about to sleep or checks deadlines, never while a call makes progress. */
 #include "exec/record.h"
 
+#include <stdlib.h>
+
 #include "../../common/thread.h"
 
 #define STACK_NS 200000000ull /* after so long a wait the thread's stack is recorded */
@@ -71,6 +73,63 @@ void hly_record_waits(halay_context_t *context, uint64_t now_ns, uint64_t least_
         if (r->state == HLY_RUNNING && now_ns - r->started_ns >= least_ns)
             hly_record_wait(r);
     }
+}
+
+/* ---------------------------------------------------------------- where the program waits */
+
+static void record_place(halay_context_t *context, const struct hly_waited *w, uint64_t ended_ns)
+{
+    const halay_request_t *r = w->request;
+    halay_record_place_t place = {.comm = w->comm->id,
+                                  .began_ns = w->since_ns,
+                                  .ended_ns = ended_ns,
+                                  .in = HALAY_RECORD_IN_PROBE,
+                                  .rank = w->from,
+                                  .tag = w->tag};
+    if (r && !r->message.is) {
+        place.in = HALAY_RECORD_IN_CALL;
+        place.call = r->recorded / 2;
+        place.rank = -1;
+    } else if (r) {
+        place.in = r->message.is == HLY_MESSAGE_SEND ? HALAY_RECORD_IN_SEND : HALAY_RECORD_IN_RECV;
+        place.bytes = r->message.bytes;
+    }
+    place.peer = place.rank < 0 ? -1 : hly_comm_world_rank(w->comm, place.rank);
+    if (w->name)
+        memcpy(place.name, w->name, strnlen(w->name, sizeof(place.name)));
+    hly_record_place(context, &place, w->number);
+}
+
+void hly_waited_begin(halay_context_t *context, struct hly_waited *w)
+{
+    struct hly_waited **end = &context->waiters.waited;
+    const halay_request_t *r = w->request;
+    if (r) {
+        w->comm = r->comm;
+        w->from = r->message.is ? r->message.at.source : HLY_ANY;
+        w->tag = r->message.is ? r->message.at.tag : HLY_ANY;
+        w->deadline_ns = r->deadline_ns;
+    }
+    w->next = NULL;
+    w->why = NULL;
+    w->since_ns = hly_about_now_ns();
+    w->name = context->waiters.name ? context->waiters.name() : NULL;
+    context->waiters.waits += context->waiters.waits == UINT32_MAX ? 2 : 1;
+    w->number = context->waiters.waits;
+    while (*end)
+        end = &(*end)->next;
+    *end = w;
+    record_place(context, w, 0);
+}
+
+void hly_waited_end(halay_context_t *context, struct hly_waited *w)
+{
+    struct hly_waited **at = &context->waiters.waited;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    free(w->why);
+    record_place(context, w, hly_about_now_ns());
 }
 
 halay_record_stack_t *hly_record_sleep(halay_context_t *context)

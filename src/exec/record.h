@@ -14,6 +14,11 @@ void hly_record_woken(halay_context_t *context, halay_record_stack_t *stack);
 /* Records all calls that have been under way for least_ns. */
 void hly_record_waits(halay_context_t *context, uint64_t now_ns, uint64_t least_ns);
 
+/* A thread of the program has waited for long in this place, and goes on waiting: fills number and
+ * name, and the record. The second: it waits no more. */
+void hly_waited_begin(halay_context_t *context, struct hly_waited *waited);
+void hly_waited_end(halay_context_t *context, struct hly_waited *waited);
+
 #ifdef HLY_UNRECORDED /* a build for bench/record, which measures what recording costs */
 
 static inline void hly_record_post(const halay_request_t *r, const halay_comm_t *comm,

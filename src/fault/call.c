@@ -635,7 +635,8 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
     struct hly_fault *f = slot->fault;
     struct hly_fault_view at;
     struct hly_verdict_wire v = {.cause = 0};
-    if (f->verdict.of && f->verdict.of != (uint64_t)slot->sequence + 1)
+    if ((f->verdict.of && f->verdict.of != (uint64_t)slot->sequence + 1) ||
+        hly_verdict_is_certain(&f->verdict))
         return;
     hly_view_t *view = hly_fault_view(&at, comm, slot->sequence);
     for (uint32_t k = 0; k < hly_failing_neighbours(comm->nranks) && v.cause != HLY_CAUSE_ABSENT;

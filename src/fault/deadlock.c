@@ -7,9 +7,36 @@
 
 #include "fault/stall.h"
 #include "plan/text.h"
+#include "waits/text.h"
 #include "wire/match.h"
+#include "wire/message.h"
 
 /* ---------------------------------------------------------------- which rank waits where */
+
+static bool is_call(const halay_request_t *r)
+{
+    return r && r->slot && r->slot->request == r;
+}
+
+/* Can only the programs of other ranks end this wait? Not if this one may do something meanwhile,
+ * or if the wait ends with time. */
+static bool is_certain(const halay_context_t *ctx, const struct hly_waited *w)
+{
+    const struct hly_waiters *all = &ctx->waiters;
+    const halay_request_t *r = w->request;
+    if (!all->one_at_a_time || all->ask || all->waited != w || w->next || w->why ||
+        w->deadline_ns < hly_about_now_ns() + HLY_FAR_NS || w->comm->broken.is || ctx->lost)
+        return false;
+    if (!r)
+        return true;
+    if (r->state != HLY_RUNNING)
+        return false;
+    if (r->message.is) /* nothing of it is under way */
+        return r->message.waits && !r->message.found && !r->message.other && !r->message.sending &&
+               (r->message.is == HLY_MESSAGE_RECV || (r->message.id && !r->message.turn));
+    return is_call(r) && r->sequence == r->comm->oldest && !r->comm->parent && !r->comm->asks_for &&
+           !(r->call.desc.flags & HLY_CALL_RELAXED);
+}
 
 static struct hly_blocked blocked_in(const halay_request_t *r)
 {
@@ -17,7 +44,34 @@ static struct hly_blocked blocked_in(const halay_request_t *r)
                                 .sequence = r->sequence,
                                 .rank = r->context->info.rank,
                                 .nranks = (uint32_t)r->comm->nranks,
+                                .in = HLY_IN_CALL,
                                 .call = r->call.desc};
+}
+
+struct hly_blocked hly_deadlock_blocked(const struct hly_waited *w)
+{
+    const halay_context_t *ctx = w->comm->context;
+    const halay_request_t *r = w->request;
+    struct hly_blocked it = {.comm = w->comm->id,
+                             .rank = ctx->info.rank,
+                             .nranks = (uint32_t)w->comm->nranks,
+                             .in = HLY_IN_PROBE};
+    if (r && !r->message.is) {
+        it = blocked_in(r);
+    } else {
+        const bool sends = r && r->message.is == HLY_MESSAGE_SEND;
+        if (r)
+            it.in = sends ? HLY_IN_SEND : HLY_IN_RECV;
+        it.message.number = sends ? r->message.id : 0;
+        it.message.peer = w->from;
+        it.message.tag = w->tag;
+        if (!sends && w->from != HLY_ANY)
+            it.message.number = hly_message_came_from(w->comm->messages, w->from);
+    }
+    it.wait = is_certain(ctx, w) ? w->number : 0;
+    if (w->name)
+        memcpy(it.name, w->name, strnlen(w->name, sizeof(it.name)));
+    return it;
 }
 
 /* The oldest call in which this rank waits; NULL: there is none. */
@@ -31,33 +85,64 @@ static const halay_request_t *waiting(const halay_context_t *ctx)
     return NULL;
 }
 
-/* The chain of calls that an awaited rank has sent for the oldest call of this communicator; NULL:
- * none has. */
-static const struct hly_chain *told(const halay_comm_t *comm, uint32_t sequence)
+/* What awaited ranks have told for this call, or message: rank i of them. NULL: nothing. */
+static const struct hly_chain *told_by(const struct hly_stall *p, int i)
 {
-    const struct hly_stall *p = comm->stalls[HLY_OF_CALLS];
-    for (int i = 0; p && p->sequence == sequence && i < HLY_AWAITED_MOST; i++)
-        if (p->chains[i].n && hly_awaited_is_fresh(&p->waits.awaited[i], hly_now_ns()))
-            return &p->chains[i];
-    return NULL;
+    return p->chains[i].n && hly_awaited_is_fresh(&p->waits.awaited[i], hly_now_ns())
+               ? &p->chains[i]
+               : NULL;
+}
+
+/* The chain that an awaited rank has sent for the oldest call of this communicator, or for its
+ * message; NULL: none has. One of ranks that cannot go on is taken first. */
+static const struct hly_chain *told(const struct hly_stall *p)
+{
+    const struct hly_chain *any = NULL;
+    for (int i = 0; i < HLY_AWAITED_MOST; i++) {
+        const struct hly_chain *chain = told_by(p, i);
+        if (chain && chain->blocked[0].wait)
+            return chain;
+        any = any ? any : chain;
+    }
+    return any;
+}
+
+/* Appends what this rank has been told. all: all that owe it a message, and nothing else. */
+static uint32_t append_told(const halay_comm_t *comm, int of, uint32_t number, bool all,
+                            struct hly_blocked blocked[HLY_BLOCKED_MOST], uint32_t n)
+{
+    const struct hly_stall *p = comm->stalls[of];
+    if (!p || p->sequence != number)
+        return n;
+    const struct hly_chain *chain = all ? NULL : told(p);
+    for (uint32_t i = 0; chain && i < chain->n && n < HLY_BLOCKED_MOST; i++)
+        blocked[n++] = chain->blocked[i];
+    for (int i = 0; all && i < HLY_AWAITED_MOST && n < HLY_BLOCKED_MOST; i++)
+        if (told_by(p, i) && p->waits.awaited[i].says == HLY_SEEN_BEHIND)
+            blocked[n++] = p->chains[i].blocked[0];
+    return n;
 }
 
 uint32_t hly_deadlock_chain(const halay_context_t *ctx, const halay_comm_t *comm, uint32_t sequence,
                             struct hly_blocked blocked[HLY_BLOCKED_MOST])
 {
-    uint32_t n = 0;
-    if (!comm) {
-        const halay_request_t *r = waiting(ctx);
+    const struct hly_waited *w = ctx->waiters.waited;
+    const halay_request_t *r = w ? w->request : NULL;
+    if (comm)
+        return append_told(comm, HLY_OF_CALLS, sequence, false, blocked, 0);
+    if (w && (!r || r->message.is)) {
+        blocked[0] = hly_deadlock_blocked(w);
+        return append_told(w->comm, HLY_OF_MESSAGES, w->number, w->from == HLY_ANY, blocked, 1);
+    }
+    if (is_call(r)) {
+        blocked[0] = hly_deadlock_blocked(w);
+    } else {
+        r = waiting(ctx);
         if (!r)
             return 0;
-        blocked[n++] = blocked_in(r);
-        comm = r->comm;
-        sequence = r->sequence;
+        blocked[0] = blocked_in(r);
     }
-    const struct hly_chain *chain = told(comm, sequence);
-    for (uint32_t i = 0; chain && i < chain->n && n < HLY_BLOCKED_MOST; i++)
-        blocked[n++] = chain->blocked[i];
-    return n;
+    return append_told(r->comm, HLY_OF_CALLS, r->sequence, false, blocked, 1);
 }
 
 uint32_t hly_deadlock_check(const halay_comm_t *comm, const struct hly_blocked *blocked,
@@ -78,16 +163,30 @@ struct cycle {
     struct hly_blocked blocked[HLY_BLOCKED_MOST + 1];
 };
 
-/* Does this rank belong to that call, and has not made it? */
+bool hly_deadlock_owes(const halay_comm_t *comm, int to, const struct hly_blocked *it)
+{
+    if (it->in == HLY_IN_CALL)
+        return (int32_t)(comm->next_sequence - it->sequence) <= 0;
+    if (it->in == HLY_IN_SEND)
+        return it->message.peer == comm->rank &&
+               hly_message_is_offered(comm->messages, to, it->message.number);
+    /* else one is under way */
+    return (it->message.peer == comm->rank || it->message.peer == HLY_ANY) &&
+           hly_message_sent(comm->messages, to) == (uint32_t)it->message.number;
+}
+
+/* Does this rank belong to that call, and has not made it; or owes it that one a message? */
 static bool lacks(const halay_context_t *ctx, const struct hly_blocked *it)
 {
     const halay_comm_t *comm = hly_comm_find(ctx, it->comm);
-    return comm && (int32_t)(comm->next_sequence - it->sequence) <= 0;
+    const int to = comm && it->in != HLY_IN_CALL ? hly_comm_rank_of(comm, it->rank) : 0;
+    return comm && to >= 0 && hly_deadlock_owes(comm, to, it);
 }
 
 static bool is_same(const struct hly_blocked *a, const struct hly_blocked *b)
 {
-    return a->comm == b->comm && a->sequence == b->sequence;
+    return a->in == HLY_IN_CALL && b->in == HLY_IN_CALL && a->comm == b->comm &&
+           a->sequence == b->sequence;
 }
 
 /* Finds the cycle of this rank's call and those of the chain: each waits for the rank of the next
@@ -117,13 +216,30 @@ static bool find_cycle(const halay_request_t *r, const struct hly_chain *chain, 
     return false;
 }
 
-static void blocked_text(const struct hly_blocked *it, char *text, size_t bytes)
+void hly_deadlock_text(const struct hly_blocked *it, bool where, struct hly_line *line)
 {
-    char call[128] = "send or receive";
+    static const enum hly_line_of of[] = {[HLY_IN_RECV] = HLY_LINE_RECV,
+                                          [HLY_IN_PROBE] = HLY_LINE_PROBE,
+                                          [HLY_IN_SEND] = HLY_LINE_SEND};
+    char call[128] = "send or receive", name[sizeof(it->name) + 1] = "";
+    memcpy(name, it->name, strnlen(it->name, sizeof(it->name)));
+    if (it->in != HLY_IN_CALL) {
+        hly_line_message(line, name, of[it->in], it->message.peer, it->message.tag);
+        if (where)
+            hly_line_put(line, " on a communicator of %u rank%s", it->nranks,
+                         it->nranks == 1 ? "" : "s");
+        return;
+    }
     if (!(it->call.flags & HLY_CALL_PAIR))
         hly_desc_text(&it->call, call, sizeof(call));
-    snprintf(text, bytes, "%s (call %u on a communicator of %u rank%s)", call, it->sequence,
-             it->nranks, it->nranks == 1 ? "" : "s");
+    hly_line_put(line, "%s%s%s%scall %u on a communicator of %u rank%s)", name, name[0] ? " (" : "",
+                 call, name[0] ? ", " : " (", it->sequence, it->nranks, it->nranks == 1 ? "" : "s");
+}
+
+static void blocked_text(const struct hly_blocked *it, char *text, size_t bytes)
+{
+    struct hly_line line = hly_line(text, bytes);
+    hly_deadlock_text(it, false, &line);
 }
 
 /* Begins with the lowest rank, so that all ranks in the cycle have the same text. Calls without
@@ -197,4 +313,154 @@ void hly_deadlock_absent(const halay_comm_t *comm, int rank, bool answers, char 
                  ctx->info.rank);
     else
         snprintf(text, bytes, "%s", answers ? "has not made this call" : HLY_ABSENT_TEXT);
+}
+
+/* ---------------------------------------------------------------- ranks that cannot go on */
+
+/*
+ * A rank that owes another one a call or message said so in a wait that only others end, and which
+ * has a number. If each of a set of ranks waits for ranks of the set that said so in the waits that
+ * they are in, none can be the first one to go on. So old answers are as good as new ones:
+ * docs/agreements.md.
+ */
+static bool closes(const halay_context_t *ctx, const struct hly_blocked *me,
+                   const struct hly_chain *chain, struct cycle *c)
+{
+    c->blocked[0] = *me;
+    for (uint32_t i = 0; i < chain->n && i + 1 < HLY_BLOCKED_MOST; i++) {
+        const struct hly_blocked *it = c->blocked + i + 1;
+        c->blocked[i + 1] = chain->blocked[i];
+        c->n = i + 2;
+        if (!it->wait || (it->in != HLY_IN_CALL && it->message.peer == HLY_ANY))
+            return false;
+        if (lacks(ctx, it))
+            return true;
+    }
+    return false;
+}
+
+static bool is_in(const struct cycle *c, const struct hly_blocked *it)
+{
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->blocked[i].rank == it->rank && c->blocked[i].wait == it->wait)
+            return it->wait != 0;
+    return false;
+}
+
+/* Does the first rank of the chain wait for ranks of this set only? */
+static bool is_held(const halay_context_t *ctx, const struct cycle *c,
+                    const struct hly_chain *chain)
+{
+    const struct hly_blocked *first = &chain->blocked[0];
+    if (first->in == HLY_IN_CALL || first->message.peer != HLY_ANY)
+        return lacks(ctx, first) || (chain->n > 1 && is_in(c, &chain->blocked[1]));
+    bool all = chain->n == first->nranks;
+    for (uint32_t i = 1; i < chain->n; i++)
+        all = all && is_in(c, &chain->blocked[i]);
+    return all;
+}
+
+/* This rank waits for a message of any other one. Do all of them wait for each other, or for this
+ * one? */
+static bool find_set(const struct hly_waited *w, struct hly_stall *p, const struct hly_blocked *me,
+                     struct cycle *c)
+{
+    const halay_comm_t *comm = w->comm;
+    if (comm->nranks > HLY_BLOCKED_MOST)
+        return false;
+    c->n = 0;
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        const struct hly_awaited *a = rank == comm->rank ? NULL : hly_waits_find(&p->waits, rank);
+        const struct hly_blocked *it = a ? &p->chains[a - p->waits.awaited].blocked[0] : me;
+        if (rank != comm->rank &&
+            (!a || a->says != HLY_SEEN_BEHIND || !p->chains[a - p->waits.awaited].n))
+            return false;
+        if (!it->wait || it->rank != hly_comm_world_rank(comm, rank))
+            return false;
+        c->blocked[c->n++] = *it;
+    }
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        const struct hly_awaited *a = rank == comm->rank ? NULL : hly_waits_find(&p->waits, rank);
+        if (a && !is_held(comm->context, c, &p->chains[a - p->waits.awaited]))
+            return false;
+    }
+    return c->n > 1;
+}
+
+static bool find_certain(const struct hly_waited *w, struct hly_stall *p,
+                         const struct hly_blocked *me, struct cycle *c)
+{
+    if (!me->wait)
+        return false;
+    const bool message = me->in != HLY_IN_CALL;
+    if (message && w->from == w->comm->rank) {
+        c->blocked[0] = *me;
+        c->n = 1;
+        return true;
+    }
+    if (message && w->from == HLY_ANY)
+        return find_set(w, p, me, c);
+    for (int i = 0; i < HLY_AWAITED_MOST; i++) {
+        const struct hly_awaited *a = &p->waits.awaited[i];
+        if (a->rank && p->chains[i].n &&
+            (!message || (a->rank == (uint32_t)w->from + 1 && a->says == HLY_SEEN_BEHIND)) &&
+            closes(w->comm->context, me, &p->chains[i], c))
+            return true;
+    }
+    return false;
+}
+
+/* This rank's wait ends with an error that names all. */
+static void end(struct hly_waited *w, const struct cycle *c)
+{
+    halay_comm_t *comm = w->comm;
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, comm, HLY_CAUSE_DEADLOCK, HALAY_ETIMEOUT, -1);
+    cycle_text(c, v.detail, sizeof(v.detail));
+    if (is_call(w->request)) {
+        struct hly_slot *slot = w->request->slot;
+        hly_fault_raise(comm, slot->sequence, &v);
+        if (w->request->state == HLY_FAILING) /* ranks that have not made the call will not */
+            hly_fault_hurry(comm, slot);
+    } else {
+        w->why = strdup(v.detail);
+        comm->context->timer_ns = 0;
+    }
+}
+
+static void tell(halay_comm_t *world, const struct cycle *c, uint32_t to)
+{
+    const struct hly_blocked *it = &c->blocked[to];
+    hly_control_send(world, it->rank, HLY_REPLY, it->wait, HLY_EDGE_MESSAGE | HLY_SEEN_CYCLE,
+                     hly_cookie_about(it->rank, 0), NULL, c->blocked, c->n * sizeof(*it));
+}
+
+void hly_deadlock_look(struct hly_waited *w, struct hly_stall *p)
+{
+    const struct hly_blocked me = hly_deadlock_blocked(w);
+    struct cycle c;
+    if (!find_certain(w, p, &me, &c))
+        return;
+    for (uint32_t i = 0; i < c.n; i++)
+        if (c.blocked[i].rank != me.rank)
+            tell(w->comm->context->world, &c, i);
+    end(w, &c);
+}
+
+void hly_deadlock_told(halay_comm_t *world, const struct hly_blocked *blocked, uint32_t nblocked)
+{
+    struct hly_waited *w = world->context->waiters.waited;
+    struct cycle c = {.n = hly_deadlock_check(world, blocked, nblocked)};
+    if (!w)
+        return;
+    const struct hly_blocked me = hly_deadlock_blocked(w);
+    memcpy(c.blocked, blocked, c.n * sizeof(*blocked));
+    for (uint32_t i = 0; me.wait && i < c.n; i++) {
+        if (c.blocked[i].rank != me.rank || c.blocked[i].wait != me.wait)
+            continue;
+        if (c.n > 1) /* who has found it may have ended before its message came there */
+            tell(world, &c, (i + 1) % c.n);
+        end(w, &c);
+        return;
+    }
 }

@@ -11,6 +11,8 @@
 #define HLY_DEADLOCK_H
 
 #include "fault/fault.h"
+#include "fault/stall.h"
+#include "waits/text.h"
 
 /* The chain of calls that a rank sends which is asked about this call. comm: NULL if it has not
  * made that call. Returns the length of the chain. */
@@ -19,6 +21,17 @@ uint32_t hly_deadlock_chain(const halay_context_t *context, const halay_comm_t *
 /* How many entries of a chain from a peer, from the first on, are valid? */
 uint32_t hly_deadlock_check(const halay_comm_t *comm, const struct hly_blocked *blocked,
                             uint32_t nblocked);
+/* How this rank waits there. */
+struct hly_blocked hly_deadlock_blocked(const struct hly_waited *waited);
+/* Does this rank owe a rank of the communicator what that one waits for? False also if it may be
+ * under way. */
+bool hly_deadlock_owes(const halay_comm_t *comm, int to, const struct hly_blocked *blocked);
+/* "MPI_Recv(source 0, tag 99)"; where: " on a communicator of 2 ranks" follows. */
+void hly_deadlock_text(const struct hly_blocked *blocked, bool where, struct hly_line *line);
+/* Ends this wait, and those of the others, if it is in a set of ranks that cannot go on. */
+void hly_deadlock_look(struct hly_waited *waited, struct hly_stall *stall);
+/* Another rank has found such a set. */
+void hly_deadlock_told(halay_comm_t *world, const struct hly_blocked *blocked, uint32_t nblocked);
 /* For a verdict that calls no rank absent. If there is a cycle, makes it the verdict. Else adds in
  * which call the rank waits that the verdict names. */
 void hly_deadlock_explain(halay_comm_t *comm, const struct hly_slot *slot,

@@ -87,6 +87,9 @@ void hly_fault_left_out(halay_comm_t *comm);
 void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,
                       int code, int rank);
 void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm); /* fills v->other_host */
+/* Is it known for certain that ranks wait for each other? Else a deadline has passed meanwhile, and
+ * v->call has waited. */
+bool hly_verdict_is_certain(const struct hly_verdict_wire *v);
 /* Reports to the bootstrap that this rank is lost; the same if this verdict, which the ranks have
  * decided, says that a rank is lost. */
 void hly_verdict_lost(const halay_comm_t *comm, int rank);

@@ -16,15 +16,17 @@
 #include "fault/call.h"
 #include "fault/deadlock.h"
 #include "waits/text.h"
+#include "wire/message.h"
 
 #define ASK_NS       500000000ull /* after so long without progress this rank asks */
 #define HELPERS_MOST 8            /* ranks of a node that are asked in turn about a rank of it */
 #define DEAD_MOST    16           /* processes that look_for_dead() looks at each time */
 
-struct waiting { /* a call, or an agreement */
+struct waiting { /* a call, an agreement, or a message */
     halay_comm_t *comm;
     halay_request_t *call;           /* or NULL */
     struct hly_consensus *consensus; /* or NULL */
+    struct hly_waited *message;      /* or NULL */
     uint64_t deadline_ns, now;
 };
 
@@ -34,6 +36,8 @@ struct waiting { /* a call, or an agreement */
 static uint64_t measure(const struct waiting *w)
 {
     const halay_request_t *r = w->call;
+    if (w->message)
+        return 0;
     if (!r)
         return hly_consensus_measure(w->comm, w->consensus);
     uint64_t sum = (uint64_t)r->segments.number * 1000003 + r->run.ndone + (uint64_t)r->state * 31;
@@ -52,12 +56,29 @@ static void await(struct hly_stall *p, const halay_comm_t *comm, int rank)
         a->awaited = true;
 }
 
+/* A message of any rank: not where there are more than one wait asks. */
+static void await_message(struct hly_stall *p, const struct waiting *w)
+{
+    const halay_comm_t *comm = w->comm;
+    const int from = w->message->from;
+    if (from != HLY_ANY && from != comm->rank)
+        await(p, comm, from);
+    for (int rank = 0;
+         from == HLY_ANY && comm->nranks - 1 <= HLY_AWAITED_MOST && rank < comm->nranks; rank++)
+        if (rank != comm->rank)
+            await(p, comm, rank);
+}
+
 static void await_all(struct hly_stall *p, const struct waiting *w)
 {
     const halay_request_t *r = w->call;
     const halay_comm_t *comm = w->comm;
     int ranks[HLY_AWAITED_MOST];
     hly_waits_none(&p->waits, w->now);
+    if (w->message) {
+        await_message(p, w);
+        return;
+    }
     if (!r) {
         const int n = hly_consensus_awaited(comm, w->consensus, ranks, HLY_AWAITED_MOST);
         for (int i = 0; i < n; i++)
@@ -84,14 +105,23 @@ static void await_all(struct hly_stall *p, const struct waiting *w)
 
 static uint32_t edge_of(const struct hly_stall *p)
 {
-    return p->of == HLY_OF_SURVIVORS ? HLY_EDGE_CONSENSUS : 0;
+    return p->of == HLY_OF_SURVIVORS  ? HLY_EDGE_CONSENSUS
+           : p->of == HLY_OF_MESSAGES ? HLY_EDGE_MESSAGE
+                                      : 0;
 }
 
-static void ask(halay_comm_t *comm, const struct hly_stall *p, int whom, int about)
+static void ask(const struct waiting *w, const struct hly_stall *p, int whom, int about)
 {
+    halay_comm_t *comm = w->comm;
     const uint32_t who = (uint32_t)hly_comm_world_rank(comm, about) + 1;
+    struct hly_blocked how = {.comm = 0};
+    if (w->message) {
+        how = hly_deadlock_blocked(w->message);
+        if (how.in != HLY_IN_SEND)
+            how.message.number = hly_message_came_from(comm->messages, about);
+    }
     hly_control_send(comm, whom, HLY_QUERY, p->sequence, edge_of(p), hly_cookie_about(about, who),
-                     NULL, NULL, 0);
+                     NULL, &how, w->message ? sizeof(how) : 0);
 }
 
 static bool place_of(const halay_comm_t *comm, int rank, halay_place_t *place)
@@ -134,9 +164,10 @@ static uint32_t next_helper(const halay_comm_t *comm, int rank, uint32_t last)
 }
 
 /* Asks a rank of the silent one's node what its process does. */
-static void look_far(halay_comm_t *comm, const struct hly_stall *p, struct hly_awaited *a,
-                     uint64_t now)
+static void look_far(const struct waiting *w, const struct hly_stall *p, struct hly_awaited *a)
 {
+    const halay_comm_t *comm = w->comm;
+    const uint64_t now = w->now;
     struct hly_helper *helper = &a->helper;
     const int rank = (int)a->rank - 1;
     bool lost;
@@ -150,21 +181,22 @@ static void look_far(halay_comm_t *comm, const struct hly_stall *p, struct hly_a
     if (!helper->rank)
         return;
     helper->asked_ns = now;
-    ask(comm, p, (int)helper->rank - 1, rank);
+    ask(w, p, (int)helper->rank - 1, rank);
 }
 
-static void examine(halay_comm_t *comm, const struct hly_stall *p, struct hly_awaited *a,
-                    uint64_t now)
+static void examine(const struct waiting *w, const struct hly_stall *p, struct hly_awaited *a)
 {
+    const halay_comm_t *comm = w->comm;
+    const uint64_t now = w->now;
     const int rank = (int)a->rank - 1;
     if (hly_awaited_ask(a, now))
-        ask(comm, p, rank, rank);
+        ask(w, p, rank, rank);
     if (!hly_awaited_is_silent(a, now))
         return;
     if (node_of(comm, rank) == comm->context->info.node)
         hly_awaited_see(a, (uint8_t)hly_stall_look_near(comm, rank, &a->pid), now);
     else
-        look_far(comm, p, a, now);
+        look_far(w, p, a);
 }
 
 /* ---------------------------------------------------------------- notices */
@@ -185,9 +217,9 @@ static void name(halay_comm_t *comm, const struct hly_stall *p, const struct hly
     const int rank = (int)a->rank - 1;
     const bool behind = hly_awaited_is_behind(a, now), stopped = a->doing == HLY_DOING_STOPPED;
     /* A thread of Halay in its process may answer while its program is in no call. */
-    const char *const where = p->chains[a - p->waits.awaited].n
-                                  ? "has not made this call: it is in another one"
-                                  : "has not made this call";
+    const struct hly_chain *chain = &p->chains[a - p->waits.awaited];
+    const char *const where =
+        chain->n ? "has not made this call: it is in another one" : "has not made this call";
     hly_rank_text(hly_comm_shown_rank(comm, rank), hly_comm_known(comm)->nranks,
                   hly_comm_world_rank(comm, rank), who);
     hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, rank);
@@ -196,6 +228,10 @@ static void name(halay_comm_t *comm, const struct hly_stall *p, const struct hly
     hly_line_put(line, "%s on %s %s%s%s", who, v.host,
                  behind || stopped ? "" : "does not answer: it ",
                  behind ? where : doing_text[a->doing], lost ? ", or it is cut off" : "");
+    if (behind && chain->n) {
+        hly_line_put(line, ", ");
+        hly_deadlock_text(&chain->blocked[0], true, line);
+    }
     if (a->pid)
         hly_line_put(line, ", pid %lld", (long long)a->pid);
     if (behind && a->calls && p->of == HLY_OF_CALLS)
@@ -278,6 +314,60 @@ static void report(const struct waiting *w, struct hly_stall *p, int to)
             edge_of(p) | (hly_awaited_is_behind(a, now) ? (uint32_t)HLY_SEEN_BEHIND : a->doing),
             hly_cookie_about((int)a->rank - 1, a->calls), w->call ? &w->call->call : NULL, NULL, 0);
     }
+}
+
+/* What is known of a rank that may send or receive the message. */
+static void name_other(const struct waiting *w, const struct hly_stall *p,
+                       const struct hly_awaited *a, struct hly_line *line)
+{
+    const int rank = (int)a->rank - 1;
+    const halay_comm_t *comm = w->comm;
+    const struct hly_chain *chain = &p->chains[a - p->waits.awaited];
+    const bool sends = w->message->request && w->message->request->message.is == HLY_MESSAGE_SEND;
+    char who[HLY_RANK_TEXT];
+    struct hly_verdict_wire v;
+    hly_rank_text(rank, comm->nranks, hly_comm_world_rank(comm, rank), who);
+    hly_verdict_init(&v, w->comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, rank);
+    hly_line_put(line, "%s on %s ", who, v.host);
+    if (hly_awaited_is_silent(a, w->now))
+        hly_line_put(line, "does not answer: it %s", doing_text[a->doing]);
+    else if (a->says == HLY_SEEN_HERE)
+        hly_line_put(line, sends ? "has received it just now" : "has sent a message just now");
+    else
+        hly_line_put(line, sends ? "has not received it" : "has not sent it");
+    if (a->pid)
+        hly_line_put(line, ", pid %lld", (long long)a->pid);
+    if (a->says == HLY_SEEN_BEHIND && !hly_awaited_is_silent(a, w->now) && chain->n) {
+        hly_line_put(line, ": it is in ");
+        hly_deadlock_text(&chain->blocked[0], true, line);
+    }
+}
+
+/* Each rank speaks for itself: it waits for a message that nobody else waits for. */
+static void speak_of_message(const struct waiting *w, struct hly_stall *p)
+{
+    char text[900];
+    struct hly_line line = hly_line(text, sizeof(text));
+    const struct hly_blocked how = hly_deadlock_blocked(w->message);
+    bool named = false;
+    if (!hly_notices_give(&p->waits.notices, w->now))
+        return;
+    hly_deadlock_text(&how, true, &line);
+    hly_line_waited(&line, w->now - p->waits.notices.since_ns, "%s", "");
+    for (int i = 0; i < HLY_AWAITED_MOST; i++) {
+        const struct hly_awaited *a = &p->waits.awaited[i];
+        if (!a->awaited || !(hly_awaited_is_silent(a, w->now) || a->heard_ns))
+            continue;
+        hly_line_put(&line, named ? "" : ": ");
+        named = true;
+        if (hly_line_next(&line, "; "))
+            name_other(w, p, a, &line);
+    }
+    hly_line_more(&line, "; ");
+    if (!named && w->message->from == HLY_ANY)
+        hly_line_put(&line, ": no rank has sent it");
+    hly_line_until(&line, HLY_ENDS, w->deadline_ns, w->now);
+    hly_log(w->comm->context, HLY_WARN, "%s", text);
 }
 
 static void speak(const struct waiting *w, struct hly_stall *p)
@@ -365,6 +455,7 @@ static void look_for_dead(const struct waiting *w, struct hly_stall *p)
     p->dead_ns = w->now + HLY_AGAIN_NS;
     for (int i = 0, looked = 0; i < comm->nranks && looked < DEAD_MOST; i++) {
         halay_place_t place;
+        struct hly_peer *peer;
         struct hly_verdict_wire v;
         const uint32_t next = (uint32_t)comm->rank + 1 + p->dead_next++;
         const int rank = (int)(next % (uint32_t)comm->nranks);
@@ -374,6 +465,10 @@ static void look_for_dead(const struct waiting *w, struct hly_stall *p)
         looked++;
         if (!hly_process_was_killed(&place.process))
             continue;
+        if (w->message) { /* its transport finds out, if there is a connection */
+            hly_peer_get(comm->context, hly_comm_world_rank(comm, rank), &peer);
+            continue;
+        }
         if (!w->call) {
             hly_consensus_lost(comm, rank);
             continue;
@@ -423,10 +518,19 @@ static void restart(struct hly_stall *p, uint32_t sequence, uint64_t since_ns, u
     hly_waits_begin(&p->waits, since_ns, notice_ns);
 }
 
+/* A program that waits for messages asks sooner where notices come sooner. */
+static uint64_t ask_after(const struct waiting *w)
+{
+    const uint64_t notice_ns = w->comm->context->settings.notice_ns;
+    return w->message && notice_ns && notice_ns / 2 < ASK_NS ? notice_ns / 2 : ASK_NS;
+}
+
 static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns)
 {
     const uint64_t now = w->now;
-    struct hly_stall *p = stall_of(w->comm, w->call ? HLY_OF_CALLS : HLY_OF_SURVIVORS);
+    struct hly_stall *p = stall_of(w->comm, w->message ? HLY_OF_MESSAGES
+                                            : w->call  ? HLY_OF_CALLS
+                                                       : HLY_OF_SURVIVORS);
     if (!p || (p->started_ns == started_ns && now < p->look_ns))
         return;
     if (p->started_ns != started_ns || p->sequence != sequence) {
@@ -440,13 +544,23 @@ static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns
         p->waits.notices.since_ns = now;
         p->waits.notices.given = 0;
     }
-    if (now < p->waits.notices.since_ns + ASK_NS && !(w->call && w->call->state == HLY_FAILING))
+    if (now < p->waits.notices.since_ns + ask_after(w) &&
+        !(w->call && w->call->state == HLY_FAILING))
         return;
     await_all(p, w);
     for (int i = 0; i < HLY_AWAITED_MOST; i++)
         if (p->waits.awaited[i].awaited)
-            examine(w->comm, p, &p->waits.awaited[i], now);
+            examine(w, p, &p->waits.awaited[i]);
     look_for_dead(w, p);
+    if (w->message) {
+        hly_deadlock_look(w->message, p);
+        if (!w->message->why)
+            speak_of_message(w, p);
+        return;
+    }
+    if (w->call && w->comm->context->waiters.waited &&
+        w->comm->context->waiters.waited->request == w->call)
+        hly_deadlock_look(w->comm->context->waiters.waited, p);
     if (w->call ? hly_request_runs(w->call) : !w->consensus->ended)
         speak(w, p);
     for (int i = 0; i < HLY_AWAITED_MOST; i++)
@@ -470,6 +584,14 @@ void hly_stall_look_consensus(halay_comm_t *comm, struct hly_consensus *a, uint6
         look(&w, a->number, a->started_ns);
 }
 
+void hly_stall_look_message(struct hly_waited *message, uint64_t now)
+{
+    const struct waiting w = {
+        .comm = message->comm, .message = message, .deadline_ns = message->deadline_ns, .now = now};
+    if (now >= message->since_ns + ask_after(&w))
+        look(&w, message->number, message->since_ns);
+}
+
 /* The call with this number, while this rank is in it. */
 static halay_request_t *call_at(halay_comm_t *comm, uint32_t sequence)
 {
@@ -477,12 +599,22 @@ static halay_request_t *call_at(halay_comm_t *comm, uint32_t sequence)
     return slot && !slot->complete ? slot->request : NULL;
 }
 
-/* Answers a QUERY: where is the rank `about`, which is this rank or one of its node? */
-static void answer(halay_comm_t *comm, const struct hly_header *h, int about)
+static bool is_made(const halay_comm_t *comm, const struct hly_header *h,
+                    const struct hly_blocked *how)
 {
-    const uint32_t consensus = h->edge & HLY_EDGE_CONSENSUS;
-    const bool made = consensus ? hly_consensus_is_made(comm, h->sequence)
-                                : (int32_t)(comm->next_sequence - h->sequence) > 0;
+    if (h->edge & HLY_EDGE_MESSAGE)
+        return !how || !hly_deadlock_owes(comm, (int)h->from, how);
+    return h->edge & HLY_EDGE_CONSENSUS ? hly_consensus_is_made(comm, h->sequence)
+                                        : (int32_t)(comm->next_sequence - h->sequence) > 0;
+}
+
+/* Answers a QUERY: where is the rank `about`, which is this rank or one of its node? how: the
+ * sender waits for a message; or NULL. */
+static void answer(halay_comm_t *comm, const struct hly_header *h, int about,
+                   const struct hly_blocked *how)
+{
+    const uint32_t of = h->edge & (HLY_EDGE_CONSENSUS | HLY_EDGE_MESSAGE);
+    const bool made = is_made(comm, h, how);
     struct hly_blocked blocked[HLY_BLOCKED_MOST];
     uint32_t nblocked = 0;
     int64_t pid = 0;
@@ -491,11 +623,13 @@ static void answer(halay_comm_t *comm, const struct hly_header *h, int about)
     if (about != comm->rank) {
         seen = hly_stall_look_near(comm, about, &pid);
         calls = (uint32_t)pid;
-    } else if (!consensus) {
+    } else if (!of) {
         nblocked = hly_deadlock_chain(comm->context, made ? comm : NULL, h->sequence, blocked);
         r = call_at(comm, h->sequence);
+    } else if (of == HLY_EDGE_MESSAGE && !made) {
+        nblocked = hly_deadlock_chain(comm->context, NULL, 0, blocked);
     }
-    hly_control_send(comm, (int)h->from, HLY_REPLY, h->sequence, seen | consensus,
+    hly_control_send(comm, (int)h->from, HLY_REPLY, h->sequence, seen | of,
                      hly_cookie_about(about, calls), r ? &r->call : NULL, blocked,
                      nblocked * sizeof(blocked[0]));
 }
@@ -505,13 +639,15 @@ void hly_stall_asked_early(halay_context_t *ctx, const struct hly_header *h, str
     const uint32_t consensus = h->edge & HLY_EDGE_CONSENSUS;
     struct hly_blocked blocked[HLY_BLOCKED_MOST];
     const uint32_t n = consensus ? 0 : hly_deadlock_chain(ctx, NULL, 0, blocked);
-    hly_control_reply(ctx, peer, h, HLY_SEEN_BEHIND | consensus, (uint32_t)h->cookie, blocked,
-                      n * sizeof(blocked[0]));
+    hly_control_reply(ctx, peer, h, HLY_SEEN_BEHIND | consensus | (h->edge & HLY_EDGE_MESSAGE),
+                      (uint32_t)h->cookie, blocked, n * sizeof(blocked[0]));
 }
 
 static uint32_t of(const struct hly_header *h)
 {
-    return h->edge & HLY_EDGE_CONSENSUS ? HLY_OF_SURVIVORS : HLY_OF_CALLS;
+    return h->edge & HLY_EDGE_CONSENSUS ? HLY_OF_SURVIVORS
+           : h->edge & HLY_EDGE_MESSAGE ? HLY_OF_MESSAGES
+                                        : HLY_OF_CALLS;
 }
 
 /* Ranks that have made different calls may wait for one another without a message between them.
@@ -529,8 +665,7 @@ static void told(halay_comm_t *comm, const struct hly_header *h, int about,
 {
     struct hly_stall *p = comm->stalls[of(h)];
     struct hly_awaited *a = p ? hly_waits_find(&p->waits, about) : NULL;
-    const uint32_t seen = h->edge & ~(uint32_t)HLY_EDGE_CONSENSUS,
-                   more = (uint32_t)(h->cookie >> 32);
+    const uint32_t seen = h->edge & HLY_EDGE_SEEN, more = (uint32_t)(h->cookie >> 32);
     if (!a)
         return;
     if (h->from + 1 == a->helper.rank && seen <= HLY_DOING_STOPPED) {
@@ -546,7 +681,8 @@ static void told(halay_comm_t *comm, const struct hly_header *h, int about,
     hly_awaited_answers(a, seen == HLY_SEEN_HERE, more, now);
     chain->n = hly_deadlock_check(comm, blocked, nblocked);
     memcpy(chain->blocked, blocked, chain->n * sizeof(blocked[0]));
-    compare(comm, h);
+    if (of(h) == HLY_OF_CALLS)
+        compare(comm, h);
 }
 
 /* A MISSING has come: this rank logs the notice for all, at its next look, or now if it is in no
@@ -566,8 +702,7 @@ static void reported(halay_comm_t *comm, const struct hly_header *h, int about, 
     struct hly_awaited *a = hly_waits_add(&p->waits, about);
     if (!a)
         return;
-    hly_awaited_reported(a, h->edge & ~(uint32_t)HLY_EDGE_CONSENSUS, (uint32_t)(h->cookie >> 32),
-                         now);
+    hly_awaited_reported(a, h->edge & HLY_EDGE_SEEN, (uint32_t)(h->cookie >> 32), now);
     if (waits || !hly_notices_give(&p->waits.notices, now))
         return;
     if (!consensus)
@@ -583,11 +718,13 @@ void hly_stall_asked(halay_comm_t *comm, const struct hly_header *h,
     if (about < 0 || about >= comm->nranks)
         return; /* not valid */
     if (h->kind == HLY_QUERY) {
-        answer(comm, h, about);
+        answer(comm, h, about, nblocked ? blocked : NULL);
+    } else if (h->kind == HLY_REPLY && (h->edge & HLY_EDGE_SEEN) == HLY_SEEN_CYCLE) {
+        hly_deadlock_told(comm, blocked, nblocked);
     } else if (h->kind == HLY_REPLY) {
         told(comm, h, about, blocked, nblocked, now);
-    } else if (about != comm->rank) {
+    } else if (about != comm->rank && !(h->edge & HLY_EDGE_MESSAGE)) {
         reported(comm, h, about, now);
-        answer(comm, h, comm->rank);
+        answer(comm, h, comm->rank, NULL);
     }
 }

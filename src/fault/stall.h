@@ -17,6 +17,9 @@
 #define HLY_STALL_LOOK_NS 250000000ull /* between two looks at a call that waits */
 /* Bit in the edge of a QUERY, REPLY or MISSING: `sequence` is the number of an agreement. */
 #define HLY_EDGE_CONSENSUS 0x100
+/* The same: the question is about a message, and `sequence` the number of its sender's wait. */
+#define HLY_EDGE_MESSAGE 0x200
+#define HLY_EDGE_SEEN    0xffu /* the rest of the edge of a REPLY or MISSING */
 
 /* The text about a rank that a verdict calls absent; stall.c adds what its process does. */
 #define HLY_ABSENT_TEXT "has not made this call, or does not answer"
@@ -27,11 +30,11 @@ struct hly_chain {
     struct hly_blocked blocked[HLY_BLOCKED_MOST];
 };
 
-/* The wait of the oldest call of a communicator, or of its agreement of survivors. It is allocated
- * when one of them waits for the first time. */
+/* The wait of the oldest call of a communicator, of its agreement of survivors, or of a message. It
+ * is allocated when one of them waits for the first time. */
 struct hly_stall {
-    uint32_t of;                          /* HLY_OF_CALLS or HLY_OF_SURVIVORS */
-    uint32_t sequence;                    /* number of the call or agreement */
+    uint32_t of;                          /* HLY_OF_* */
+    uint32_t sequence;                    /* number of the call, agreement, or wait */
     uint64_t started_ns;                  /* when that has begun */
     uint64_t moved;                       /* measure() of its progress at the last look */
     uint64_t look_ns, report_ns, dead_ns; /* when to look, send MISSING, look for dead processes */
@@ -44,6 +47,8 @@ struct hly_stall {
 void hly_stall_look(halay_request_t *request, uint64_t now_ns);
 /* The same for an agreement that is not decided. */
 void hly_stall_look_consensus(halay_comm_t *comm, struct hly_consensus *consensus, uint64_t now_ns);
+/* The same for a thread of the program that waits for a message. */
+void hly_stall_look_message(struct hly_waited *message, uint64_t now_ns);
 /* Makes the next look due now: this rank asks at once the ranks that a failing call awaits. */
 void hly_stall_hurry(const halay_comm_t *comm);
 /* Does this rank, or another one, say that it has not made the call with this number? */

@@ -148,6 +148,12 @@ void hly_desc_text(const struct hly_call_desc *c, char *text, size_t bytes)
              memory_text(c, memory), op, root, place);
 }
 
+bool hly_verdict_is_certain(const struct hly_verdict_wire *v)
+{
+    static const struct hly_call_desc none;
+    return v->cause == HLY_CAUSE_DEADLOCK && hly_desc_equal(&v->call, &none);
+}
+
 void hly_rank_text(int rank, int nranks, int world, char text[HLY_RANK_TEXT])
 {
     char of[16] = "", job[32] = "";
@@ -257,6 +263,13 @@ static void waited_text(const struct hly_failure *f, const char *who, const char
                         const char *number, char *text, size_t bytes)
 {
     const struct hly_verdict_wire *v = &f->verdict;
+    if (hly_verdict_is_certain(v)) {
+        snprintf(text, bytes,
+                 "ranks of the job wait for each other, and none can go on: %s. One of them has to "
+                 "do first what the next one waits for",
+                 v->detail);
+        return;
+    }
     if (v->cause == HLY_CAUSE_DEADLOCK) {
         snprintf(text, bytes,
                  "%s (%s) waited in a circle. In the job, %s. All ranks must make communicators "
@@ -299,7 +312,7 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
     hly_rank_text(hly_failure_rank(f, v->rank), f->nranks, f->world[0], who);
     call_text(f, &v->call, waited ? v->rank == 0 : v->rank, call, sizeof(call));
     number_text(f, number, sizeof(number));
-    if (f->alone) {
+    if (f->alone && v->cause != HLY_CAUSE_DEADLOCK) {
         snprintf(text, bytes, "%s on %s: %s", who, v->host, v->detail);
         return;
     }

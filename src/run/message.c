@@ -14,10 +14,10 @@
 #include "fault/stall.h"
 #include "run/pair.h"
 #include "run/run.h"
-#include "waits/text.h"
 #include "wire/news.h"
 
-#define ASK_NS UINT64_C(500000000)
+#define ASK_NS   UINT64_C(500000000)
+#define ASK_MOST 8 /* ranks each time */
 
 halay_request_t *hly_message_request(halay_comm_t *comm, enum hly_message_is is, void *buffer,
                                      uint64_t bytes, uint8_t type)
@@ -52,21 +52,27 @@ static void what_text(const halay_request_t *r, char *text, size_t bytes)
              (unsigned long long)r->message.bytes, sends ? "to" : "from", rank, tag);
 }
 
-/* Ends the request with an error of this rank alone. */
-static void fail(halay_request_t *r, int code, const char *why)
+/* Ends the request with an error that no call of the communicator has. */
+static void fail_with(halay_request_t *r, const struct hly_verdict_wire *v)
 {
-    struct hly_verdict_wire v;
     char text[600];
-    hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, code, r->comm->rank);
-    snprintf(v.detail, sizeof(v.detail), "%s", why);
     r->failure = malloc(sizeof(*r->failure));
     if (r->failure) {
-        hly_failure_init(r->failure, r->comm, 0, &v);
+        hly_failure_init(r->failure, r->comm, 0, v);
         r->failure->alone = true;
         hly_failure_text(r->failure, text, sizeof(text));
         hly_log(r->context, HLY_WARN, "%s", text);
     }
-    hly_message_complete(r, code);
+    hly_message_complete(r, v->code);
+}
+
+/* With one of this rank alone. */
+static void fail(halay_request_t *r, int code, const char *why)
+{
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, code, r->comm->rank);
+    snprintf(v.detail, sizeof(v.detail), "%.255s", why);
+    fail_with(r, &v);
 }
 
 int hly_message_refused(halay_comm_t *comm)
@@ -253,91 +259,82 @@ static void late(halay_request_t *r)
 }
 
 /*
- * The program has waited for this receive for long. A rank that has sent nothing yet may have no
- * connection to this one, and its end would not be seen: so this rank sends it a message that means
- * nothing. For a receive of any source it sends one to the next rank each time.
+ * The program has waited for long to receive from any rank. One that has sent nothing yet may have
+ * no connection to this one, and its end would not be seen: so this rank sends the next ones, each
+ * time, a message that means nothing. fault/stall.c asks the source of other receives.
  */
 static void ask(halay_request_t *r, uint64_t now)
 {
     struct hly_messages *m = r->comm->messages;
-    int whom = r->message.at.source;
     r->started_ns = now;
-    if (whom == HLY_ANY)
-        whom = m->asked = (m->asked + 1) % r->comm->nranks;
-    if (whom != r->comm->rank && !hly_peer_is_dead(r->comm, whom))
-        hly_control_send(r->comm, whom, HLY_MESSAGE, 0, HLY_CREDIT, 0, NULL, NULL, 0);
-}
-
-/* What the process of that rank does, if it is one of this node. */
-static const char *doing_text(const halay_comm_t *comm, int rank)
-{
-    static const char *const texts[] = {
-        [HLY_DOING_UNKNOWN] = "",
-        [HLY_DOING_RUNS] = ": its process runs",
-        [HLY_DOING_SLEEPS] = ": its process sleeps",
-        [HLY_DOING_DISK] = ": its process waits for a disk or device",
-        [HLY_DOING_STOPPED] = ": its process is stopped (SIGSTOP, SIGTSTP or a debugger)"};
-    int64_t pid;
-    return texts[hly_stall_look_near(comm, rank, &pid)];
-}
-
-/* The program has waited long for this message: says so, for one message of a communicator. */
-static void notice(halay_request_t *r, uint64_t now)
-{
-    struct hly_messages *m = r->comm->messages;
-    const uint64_t since = r->deadline_ns - r->comm->deadline_ns;
-    const bool sends = r->message.is == HLY_MESSAGE_SEND;
-    char what[160], text[400];
-    if (m->waited_ns != since) {
-        m->waited_ns = since;
-        m->notices = (struct hly_notices){since, r->context->settings.notice_ns, 0};
+    for (int i = 0; i < ASK_MOST && i < r->comm->nranks; i++) {
+        const int whom = m->asked = (m->asked + 1) % r->comm->nranks;
+        if (whom != r->comm->rank && !hly_peer_is_dead(r->comm, whom))
+            hly_control_send(r->comm, whom, HLY_MESSAGE, 0, HLY_CREDIT, 0, NULL, NULL, 0);
     }
-    if (!hly_notices_give(&m->notices, now))
-        return;
-    struct hly_line line = hly_line(text, sizeof(text));
-    what_text(r, what, sizeof(what));
-    hly_line_waited(&line, now - since, "%s", what);
-    if (r->message.at.source != HLY_ANY)
-        hly_line_put(&line, ": rank %d has not %s it%s", r->message.at.source,
-                     sends ? "received" : "sent", doing_text(r->comm, r->message.at.source));
-    else
-        hly_line_put(&line, ": no rank has sent it");
-    hly_line_until(&line, HLY_ENDS, r->deadline_ns, now);
-    hly_log(r->context, HLY_WARN, "%s", text);
 }
 
-static void look(halay_request_t *r, uint64_t now)
+/* Ranks wait for each other, each in this way: none of them can go on. */
+static void deadlocked(halay_request_t *r, const char *detail)
 {
-    halay_comm_t *comm = r->comm;
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, r->comm, HLY_CAUSE_DEADLOCK, HALAY_ETIMEOUT, -1);
+    snprintf(v.detail, sizeof(v.detail), "%.255s", detail);
+    withdraw(r);
+    if (r->state == HLY_RUNNING)
+        fail_with(r, &v);
+}
+
+/* What keeps any message of the communicator from coming, or needs no wait of the program. */
+static void look(halay_request_t *r)
+{
     if (r->message.found)
         hly_message_matched(r);
-    else if ((comm->broken.is || r->context->lost) && !r->message.sending)
+    else if ((r->comm->broken.is || r->context->lost) && !r->message.sending)
         fail_broken(r);
     else if (r->message.lost)
         fail(r, HALAY_EPEER, "the message could not be sent: its receiver is lost");
-    else if (r->deadline_ns && now >= r->deadline_ns)
-        late(r);
-    else if (r->deadline_ns && now > r->deadline_ns - r->comm->deadline_ns)
-        notice(r, now);
-    if (r->state == HLY_RUNNING && r->deadline_ns && r->message.is == HLY_MESSAGE_RECV &&
-        now - r->started_ns >= ASK_NS)
-        ask(r, now);
 }
 
-static void look_at(const struct hly_link *list, uint64_t now)
+static void look_at(const struct hly_link *list)
 {
     for (struct hly_link *l = list->next; l != list;) {
         halay_request_t *r = HLY_OF(HLY_OF(l, struct hly_tag, all), halay_request_t, message.at);
         l = l->next;
-        look(r, now);
+        look(r);
     }
+}
+
+/* A thread of the program waits for a message. */
+static void look_at_wait(struct hly_waited *w, uint64_t now)
+{
+    halay_request_t *r = w->request;
+    const bool ended = r && r->state != HLY_RUNNING;
+    if (!ended && !w->why)
+        hly_stall_look_message(w, now);
+    if (!r || ended || !r->message.waits)
+        return;
+    if (w->why)
+        deadlocked(r, w->why);
+    else if (now >= w->deadline_ns)
+        late(r);
+    else if (r->message.is == HLY_MESSAGE_RECV && r->message.at.source == HLY_ANY &&
+             now - r->started_ns >= ASK_NS)
+        ask(r, now);
 }
 
 void hly_message_timers(halay_context_t *context)
 {
     for (struct hly_link *l = context->messages.next; l != &context->messages; l = l->next) {
         struct hly_messages *m = HLY_OF(l, struct hly_messages, link);
-        look_at(&m->tags.all_receives, context->now_ns);
-        look_at(&m->offers, context->now_ns);
+        const bool over = m->comm->broken.is || context->lost;
+        if (over)
+            look_at(&m->tags.all_receives);
+        if (over || m->look)
+            look_at(&m->offers);
+        m->look = false;
     }
+    for (struct hly_waited *w = context->waiters.waited; w; w = w->next)
+        if (!w->request || w->request->message.is)
+            look_at_wait(w, context->now_ns);
 }

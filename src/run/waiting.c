@@ -247,7 +247,8 @@ struct wait {
     uint32_t rounds; /* without an event */
     uint32_t most;   /* rounds before a yield */
     uint64_t since_ns;
-    uint64_t ask_ns; /* when to call the program's ask() next; 0: not known yet */
+    uint64_t ask_ns;          /* when to call the program's ask() next; 0: not known yet */
+    struct hly_waited waited; /* of which number is set; all else once the wait has taken long */
 };
 
 /*
@@ -364,6 +365,10 @@ __attribute__((noinline)) static void idle(halay_request_t *r, struct wait *w, b
     if (r->state == HLY_COMPLETE) /* by another thread, while this one had released the mutex */
         return;
     stop_polling(ctx);
+    if (!w->waited.number) {
+        w->waited.request = r;
+        hly_waited_begin(ctx, &w->waited);
+    }
     ask(r, w, now);
     if (r->state != HLY_COMPLETE)
         hly_sleep(ctx, w->ask_ns == UINT64_MAX ? SLEEP_NS : w->ask_ns - now);
@@ -375,7 +380,9 @@ void hly_wait(halay_request_t *r)
     halay_context_t *ctx = r->context;
     const bool shares = is_shared(ctx);
     const uint32_t round = shares ? POLLS_SHARED : POLLS_OF_ONE;
-    struct wait w = {0};
+    struct wait w;
+    w.rounds = w.waited.number = 0;
+    w.since_ns = w.ask_ns = 0;
     ctx->waiters.pollers++;
     while (r->state != HLY_COMPLETE) {
         int n = poll_expected(r, round, w.since_ns != 0);
@@ -391,6 +398,8 @@ void hly_wait(halay_request_t *r)
         w.since_ns = 0;
     }
     stop_polling(ctx);
+    if (w.waited.number)
+        hly_waited_end(ctx, &w.waited);
     if (++ctx->polls >= HLY_POLLS_BETWEEN_CLOCKS)
         hly_progress(ctx); /* all transports, and the clock */
 }
@@ -429,6 +438,17 @@ int halay_local_on_wait(halay_context_t *context, int (*fn)(void *arg), void *ar
         return rc;
     context->waiters.ask = fn;
     context->waiters.ask_arg = arg;
+    hly_unlock(context);
+    return HALAY_OK;
+}
+
+int halay_local_on_name(halay_context_t *context, const char *(*name)(void), int one_at_a_time)
+{
+    const int rc = hly_context_enter(context);
+    if (rc)
+        return rc;
+    context->waiters.name = name;
+    context->waiters.one_at_a_time = one_at_a_time != 0;
     hly_unlock(context);
     return HALAY_OK;
 }

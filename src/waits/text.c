@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 struct hly_line hly_line(char *text, size_t bytes)
 {
@@ -58,13 +59,32 @@ void hly_line_waited(struct hly_line *line, uint64_t waited_ns, const char *who,
     hly_line_put(line, " has waited for %.1f s", (double)waited_ns * 1e-9);
 }
 
-#define FAR_NS UINT64_C(31557600000000000) /* a year: nobody waits so long */
-
 void hly_line_until(struct hly_line *line, const char *outcome, uint64_t end_ns, uint64_t now_ns)
 {
-    if (now_ns < end_ns && end_ns - now_ns < FAR_NS)
+    if (now_ns < end_ns && end_ns - now_ns < HLY_FAR_NS)
         hly_line_put(line, ". If that stays so %s in %.0f s at the latest", outcome,
                      (double)(end_ns - now_ns) * 1e-9);
+}
+
+/* Is the name that of a function that does this, as MPI_Recv is of "recv"? */
+static bool says(const char *name, const char *does)
+{
+    const size_t length = strlen(name), end = strlen(does);
+    return length >= end && !strcasecmp(name + length - end, does);
+}
+
+void hly_line_message(struct hly_line *line, const char *name, enum hly_line_of of, int peer,
+                      int tag)
+{
+    static const char *const verbs[] = {
+        [HLY_LINE_RECV] = "recv", [HLY_LINE_PROBE] = "probe", [HLY_LINE_SEND] = "send"};
+    if (says(name, verbs[of]))
+        hly_line_put(line, "%s(", name);
+    else
+        hly_line_put(line, "%s%s%s(", name, name[0] ? ": " : "", verbs[of]);
+    hly_line_put(line, of == HLY_LINE_SEND ? "dest " : "source ");
+    hly_line_put(line, peer < 0 ? "any" : "%d", peer);
+    hly_line_put(line, tag < 0 ? ", tag any)" : ", tag %d)", tag);
 }
 
 bool hly_line_next(struct hly_line *line, const char *between)

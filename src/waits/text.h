@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #define HLY_NAMED_MOST 4 /* names in a list; the others are only counted */
+#define HLY_FAR_NS     UINT64_C(31557600000000000) /* a year: nobody waits so long */
 #define HLY_ENDS       "it ends with an error"
 
 /* A text in its caller's buffer. A part that does not fit is cut, and later parts are dropped. The
@@ -37,6 +38,11 @@ hly_line_waited(struct hly_line *line, uint64_t waited_ns, const char *who, ...)
  * outcome: what happens then. */
 void hly_line_until(struct hly_line *line, const char *outcome, uint64_t end_ns, uint64_t now_ns);
 
+enum hly_line_of { HLY_LINE_RECV, HLY_LINE_PROBE, HLY_LINE_SEND };
+/* "recv(source 3, tag 99)"; with the name of the program's function "MPI_Recv(source 3, tag 99)" or
+ * "MPI_Wait: recv(source 3, tag 99)". peer, tag: -1: any. name: or "". */
+void hly_line_message(struct hly_line *line, const char *name, enum hly_line_of of, int peer,
+                      int tag);
 /* Counts the next entry of a list. True: the caller writes its name now; `between` stands before it
  * already, unless it is the first. */
 bool hly_line_next(struct hly_line *line, const char *between);

@@ -44,7 +44,8 @@ enum hly_doing {                    /* the state of a process, from /proc */
 enum hly_seen {                       /* messages have these values beside those of hly_doing */
                 HLY_SEEN_BEHIND = 16, /* the rank says that it has not made this call */
                 HLY_SEEN_HERE,        /* the rank says that it has made this call */
-                HLY_SEEN_BEHIND_BY    /* another rank says that it has not made this call */
+                HLY_SEEN_BEHIND_BY,   /* another rank says that it has not made this call */
+                HLY_SEEN_CYCLE        /* in a REPLY: these ranks wait for each other */
 };
 
 struct hly_awaited {      /* what this rank knows of another one, for which a call waits */

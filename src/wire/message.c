@@ -121,6 +121,41 @@ int hly_message_peer_get(struct hly_messages *m, int rank, struct hly_message_pe
     return HALAY_OK;
 }
 
+static const struct hly_message_peer *find(const struct hly_messages *m, int rank)
+{
+    const struct hly_message_peer *p = m ? m->peers[(uint32_t)rank & m->mask] : NULL;
+    while (p && p->rank != rank)
+        p = p->next;
+    return p;
+}
+
+uint32_t hly_message_sent(const struct hly_messages *m, int rank)
+{
+    const struct hly_message_peer *p = find(m, rank);
+    return p ? p->sent : 0;
+}
+
+uint32_t hly_message_came_from(const struct hly_messages *m, int rank)
+{
+    const struct hly_message_peer *p = find(m, rank);
+    return p ? p->came : 0;
+}
+
+static bool has_offer(const struct hly_link *list, int rank, uint64_t id)
+{
+    for (const struct hly_link *l = list->next; l != list; l = l->next) {
+        const struct hly_early *e = HLY_OF(l, struct hly_early, at.all);
+        if (e->id == id && e->at.source == rank)
+            return true;
+    }
+    return false;
+}
+
+bool hly_message_is_offered(const struct hly_messages *m, int rank, uint64_t id)
+{
+    return m && (has_offer(&m->tags.all_messages, rank, id) || has_offer(&m->taken, rank, id));
+}
+
 /* ---------------------------------------------------------------- the end of a request */
 
 void hly_message_complete(halay_request_t *r, int result)
@@ -138,7 +173,8 @@ void hly_message_complete(halay_request_t *r, int result)
 void hly_message_left(halay_request_t *r, int status)
 {
     r->message.sending = NULL;
-    r->message.lost = status != HALAY_OK; /* the next look at the clock ends it */
+    r->message.lost = status != HALAY_OK;
+    r->comm->messages->look |= r->message.lost; /* the next look at the clock ends it */
     if (!status)
         hly_message_complete(r, HALAY_OK);
 }
@@ -254,7 +290,7 @@ static void leave_matched(halay_request_t *r)
     if (hly_news_leave(r->context, HLY_NEWS_MATCHED, r))
         return;
     hly_link_append(&r->comm->messages->offers, &r->message.at.all);
-    r->message.waits = true;
+    r->message.waits = r->comm->messages->look = true;
 }
 
 static void note(halay_request_t *r, int from, int tag, uint64_t bytes)

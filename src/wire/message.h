@@ -13,7 +13,6 @@
 #ifndef HLY_MESSAGE_H
 #define HLY_MESSAGE_H
 
-#include "waits/waits.h"
 #include "wire/endpoint.h"
 
 /* Bytes of a sender's window: of 64 short messages of any length, on small communicators; of all
@@ -60,9 +59,8 @@ struct hly_messages {     /* of a communicator */
                                receives whose news had no memory */
     struct hly_link taken;  /* by the program, and not received: struct hly_early, by at.all */
     uint64_t ids;
-    int asked;          /* the rank that was asked last for a receive of any source */
-    uint64_t waited_ns; /* since when the program has waited for the message of: */
-    struct hly_notices notices;
+    int asked; /* the rank that was asked last for a receive of any source */
+    bool look; /* the clock has to look at `offers`: one was lost, or had no memory for its news */
     uint32_t npeers, mask;
     uint32_t window;                 /* bytes */
     struct hly_message_peer **peers; /* hash of ranks */
@@ -87,6 +85,11 @@ void hly_message_credit(struct hly_messages *messages, int rank, uint64_t bytes)
 void hly_message_complete(halay_request_t *request, int result);
 /* The transport is off the memory of a short message. */
 void hly_message_left(halay_request_t *request, int status);
+/* How many messages this rank has sent to that one, and how many have come from there. */
+uint32_t hly_message_sent(const struct hly_messages *messages, int rank);
+uint32_t hly_message_came_from(const struct hly_messages *messages, int rank);
+/* Has this offer of that rank come, and is it not received yet? */
+bool hly_message_is_offered(const struct hly_messages *messages, int rank, uint64_t id);
 /* A message of kind HLY_MESSAGE has come, from this rank. */
 void hly_message_came(halay_comm_t *comm, const struct hly_header *header, const void *data,
                       size_t bytes);

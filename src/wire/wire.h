@@ -99,17 +99,31 @@ struct hly_invitation {
     unsigned char id[HALAY_CIRCLE_ID_BYTES];
 };
 
-/* Follows a REPLY: ranks that wait, each in a call that the next one has not made. The first is the
- * sender, if it has not made the call that the question is about. */
+/* Follows a REPLY: ranks that wait, each for the next one, which owes it a call or message. The
+ * first is the sender, if that owes what the question is about. After one that waits for any rank
+ * come those that owe it that. In a QUERY about a message: how its sender waits. */
 #define HLY_BLOCKED_MOST 8
+enum hly_blocked_in { HLY_IN_CALL, HLY_IN_RECV, HLY_IN_PROBE, HLY_IN_SEND };
 struct hly_blocked {
-    uint64_t comm; /* its id */
-    uint32_t sequence;
-    int32_t rank;    /* the rank that waits, by its number in the world */
-    uint32_t nranks; /* of the communicator */
-    uint32_t unused;
-    struct hly_call_desc call;
+    uint64_t comm;        /* its id */
+    uint32_t sequence;    /* of the call */
+    int32_t rank;         /* the rank that waits, by its number in the world */
+    uint32_t nranks : 30; /* of the communicator */
+    uint32_t in : 2;      /* enum hly_blocked_in */
+    uint32_t wait;        /* number of this wait of its program, which cannot do anything else
+                             meanwhile, and waits without a deadline; 0: it may */
+    union {
+        struct hly_call_desc call;
+        struct {
+            uint64_t number; /* RECV, PROBE: messages that have come from there; SEND: offer's id */
+            int32_t peer;    /* in the communicator; HLY_ANY */
+            int32_t tag;
+        } message;
+    };
+    char name[24]; /* of the function that its program has called, without a 0 if it is so long;
+                      empty: not known */
 };
+static_assert(sizeof(struct hly_blocked) == 64, "as many as a control message has room for");
 
 #define HLY_CONSENSUS_RUNS 48
 
