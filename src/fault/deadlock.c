@@ -315,6 +315,20 @@ void hly_deadlock_absent(const halay_comm_t *comm, int rank, bool answers, char 
         snprintf(text, bytes, "%s", answers ? "has not made this call" : HLY_ABSENT_TEXT);
 }
 
+void hly_deadlock_other(const struct hly_waited *w, char *text, size_t bytes)
+{
+    struct hly_stall *p = w->comm->stalls[HLY_OF_MESSAGES];
+    struct hly_line line = hly_line(text, bytes);
+    const struct hly_awaited *a = p && p->sequence == w->number && w->from != HLY_ANY
+                                      ? hly_waits_find(&p->waits, w->from)
+                                      : NULL;
+    const struct hly_chain *chain = a ? told_by(p, (int)(a - p->waits.awaited)) : NULL;
+    if (!chain || a->says != HLY_SEEN_BEHIND)
+        return;
+    hly_line_put(&line, "; rank %d of the job is in ", chain->blocked[0].rank);
+    hly_deadlock_text(&chain->blocked[0], false, &line);
+}
+
 /* ---------------------------------------------------------------- ranks that cannot go on */
 
 /*

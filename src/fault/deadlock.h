@@ -28,6 +28,9 @@ struct hly_blocked hly_deadlock_blocked(const struct hly_waited *waited);
 bool hly_deadlock_owes(const halay_comm_t *comm, int to, const struct hly_blocked *blocked);
 /* "MPI_Recv(source 0, tag 99)"; where: " on a communicator of 2 ranks" follows. */
 void hly_deadlock_text(const struct hly_blocked *blocked, bool where, struct hly_line *line);
+/* "; rank 0 of the job is in MPI_Recv(source 1, tag 99)", if the rank that this wait is for has
+ * said so; else "". */
+void hly_deadlock_other(const struct hly_waited *waited, char *text, size_t bytes);
 /* Ends this wait, and those of the others, if it is in a set of ranks that cannot go on. */
 void hly_deadlock_look(struct hly_waited *waited, struct hly_stall *stall);
 /* Another rank has found such a set. */

@@ -30,6 +30,15 @@ struct waiting { /* a call, an agreement, or a message */
     uint64_t deadline_ns, now;
 };
 
+/* A time of this file. Where a notice of a message is due sooner than usually, so is all else. */
+static uint64_t soon(const struct waiting *w, uint64_t ns)
+{
+    const uint64_t notice_ns = w->comm->context->settings.notice_ns;
+    return w->message && notice_ns && notice_ns < HLY_FIRST_NOTICE_NS
+               ? (uint64_t)((double)ns * ((double)notice_ns / (double)HLY_FIRST_NOTICE_NS))
+               : ns;
+}
+
 /* ---------------------------------------------------------------- whom a call waits for */
 
 /* A number that changes whenever the call or agreement makes progress. */
@@ -189,7 +198,7 @@ static void examine(const struct waiting *w, const struct hly_stall *p, struct h
     const halay_comm_t *comm = w->comm;
     const uint64_t now = w->now;
     const int rank = (int)a->rank - 1;
-    if (hly_awaited_ask(a, now))
+    if (hly_awaited_ask(a, soon(w, HLY_AGAIN_NS), now))
         ask(w, p, rank, rank);
     if (!hly_awaited_is_silent(a, now))
         return;
@@ -518,13 +527,6 @@ static void restart(struct hly_stall *p, uint32_t sequence, uint64_t since_ns, u
     hly_waits_begin(&p->waits, since_ns, notice_ns);
 }
 
-/* A program that waits for messages asks sooner where notices come sooner. */
-static uint64_t ask_after(const struct waiting *w)
-{
-    const uint64_t notice_ns = w->comm->context->settings.notice_ns;
-    return w->message && notice_ns && notice_ns / 2 < ASK_NS ? notice_ns / 2 : ASK_NS;
-}
-
 static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns)
 {
     const uint64_t now = w->now;
@@ -537,14 +539,14 @@ static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns
         restart(p, sequence, started_ns, w->comm->context->settings.notice_ns);
         p->moved = measure(w);
     }
-    p->look_ns = now + HLY_STALL_LOOK_NS;
+    p->look_ns = now + soon(w, HLY_STALL_LOOK_NS);
     const uint64_t moved = measure(w);
     if (moved != p->moved) {
         p->moved = moved;
         p->waits.notices.since_ns = now;
         p->waits.notices.given = 0;
     }
-    if (now < p->waits.notices.since_ns + ask_after(w) &&
+    if (now < p->waits.notices.since_ns + soon(w, ASK_NS) &&
         !(w->call && w->call->state == HLY_FAILING))
         return;
     await_all(p, w);
@@ -588,7 +590,7 @@ void hly_stall_look_message(struct hly_waited *message, uint64_t now)
 {
     const struct waiting w = {
         .comm = message->comm, .message = message, .deadline_ns = message->deadline_ns, .now = now};
-    if (now >= message->since_ns + ask_after(&w))
+    if (now >= message->since_ns + soon(&w, ASK_NS))
         look(&w, message->number, message->since_ns);
 }
 

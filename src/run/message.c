@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "exec/exec.h"
+#include "fault/deadlock.h"
 #include "fault/fault.h"
 #include "fault/stall.h"
 #include "run/pair.h"
@@ -246,13 +247,15 @@ static void withdraw(halay_request_t *r)
         hly_fault_revoke(pair);
 }
 
-static void late(halay_request_t *r)
+static void late(const struct hly_waited *w)
 {
-    char what[160], text[320];
+    halay_request_t *r = w->request;
+    char what[160], text[420], other[160];
     what_text(r, what, sizeof(what));
-    snprintf(text, sizeof(text), "%s was not %s by the deadline of %.1f s (HALAY_DEADLINE)", what,
+    hly_deadlock_other(w, other, sizeof(other));
+    snprintf(text, sizeof(text), "%s was not %s by the deadline of %.1f s (HALAY_DEADLINE)%s", what,
              r->message.is == HLY_MESSAGE_SEND ? "received" : "sent",
-             (double)r->comm->deadline_ns * 1e-9);
+             (double)r->comm->deadline_ns * 1e-9, other);
     withdraw(r);
     if (r->state == HLY_RUNNING && !r->message.sending)
         fail(r, HALAY_ETIMEOUT, text);
@@ -317,7 +320,7 @@ static void look_at_wait(struct hly_waited *w, uint64_t now)
     if (w->why)
         deadlocked(r, w->why);
     else if (now >= w->deadline_ns)
-        late(r);
+        late(w);
     else if (r->message.is == HLY_MESSAGE_RECV && r->message.at.source == HLY_ANY &&
              now - r->started_ns >= ASK_NS)
         ask(r, now);

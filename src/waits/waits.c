@@ -98,9 +98,9 @@ bool hly_waits_any_missing(const struct hly_waits *w, uint64_t now)
     return false;
 }
 
-bool hly_awaited_ask(struct hly_awaited *a, uint64_t now)
+bool hly_awaited_ask(struct hly_awaited *a, uint64_t again_ns, uint64_t now)
 {
-    if (a->asked_ns || now < a->heard_ns + HLY_AGAIN_NS)
+    if (a->asked_ns || now < a->heard_ns + again_ns)
         return false;
     a->asked_ns = now;
     return true;

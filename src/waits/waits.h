@@ -93,8 +93,8 @@ bool hly_awaited_is_behind(const struct hly_awaited *awaited, uint64_t now_ns);
 bool hly_awaited_is_fresh(const struct hly_awaited *awaited, uint64_t now_ns);
 bool hly_waits_any_missing(const struct hly_waits *waits, uint64_t now_ns);
 
-/* Is a question to the rank due? If so, counts it as asked. */
-bool hly_awaited_ask(struct hly_awaited *awaited, uint64_t now_ns);
+/* Is a question to the rank due, again_ns after its last answer? If so, counts it as asked. */
+bool hly_awaited_ask(struct hly_awaited *awaited, uint64_t again_ns, uint64_t now_ns);
 /* Is a question to the rank's helper due? *lost: there is no helper, or it has not answered; the
  * caller takes the next rank of that node. */
 bool hly_awaited_ask_helper(const struct hly_awaited *awaited, uint64_t now_ns, bool *lost);

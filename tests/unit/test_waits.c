@@ -59,12 +59,14 @@ static void asked_and_answers(void)
     struct hly_awaited *a = hly_waits_add(&w, 3);
     a->awaited = true;
     MUST(a == hly_waits_find(&w, 3) && a == hly_waits_add(&w, 3) && !hly_waits_find(&w, 4));
-    MUST(hly_awaited_ask(a, now) && !hly_awaited_ask(a, now + 10 * S)); /* one open question */
+    MUST(hly_awaited_ask(a, HLY_AGAIN_NS, now) &&
+         !hly_awaited_ask(a, HLY_AGAIN_NS, now + 10 * S)); /* one open question */
     MUST(!hly_awaited_is_silent(a, now + 399 * MS) && hly_awaited_is_silent(a, now + 400 * MS));
     MUST(hly_waits_any_missing(&w, now + S) && !hly_awaited_is_behind(a, now + S));
     hly_awaited_answers(a, false, 7, now += S);
     MUST(hly_awaited_is_behind(a, now) && hly_awaited_is_missing(a, now) && a->calls == 7);
-    MUST(!hly_awaited_ask(a, now + 999 * MS) && hly_awaited_ask(a, now + S));
+    MUST(!hly_awaited_ask(a, HLY_AGAIN_NS, now + 999 * MS) &&
+         hly_awaited_ask(a, HLY_AGAIN_NS, now + S));
     MUST(!hly_awaited_is_behind(a, now + 2 * S)); /* it may have made the call since */
     hly_awaited_answers(a, true, 8, now += 2 * S);
     MUST(!hly_awaited_is_behind(a, now) && !hly_waits_any_missing(&w, now));
@@ -129,7 +131,7 @@ static void entries_end(void)
     for (int rank = 0; rank < HLY_AWAITED_MOST; rank++)
         hly_waits_add(&w, rank)->awaited = true;
     MUST(!hly_waits_add(&w, HLY_AWAITED_MOST)); /* a bound */
-    hly_awaited_ask(hly_waits_find(&w, 0), now);
+    hly_awaited_ask(hly_waits_find(&w, 0), HLY_AGAIN_NS, now);
     hly_awaited_answers(hly_waits_find(&w, 1), true, 1, now);
     hly_waits_none(&w, now + S);
     MUST(hly_waits_find(&w, 0) && hly_waits_find(&w, 1) && !hly_waits_find(&w, 2));
