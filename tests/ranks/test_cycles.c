@@ -310,7 +310,7 @@ static void programs(struct rank *r)
 int main(int argc, char **argv)
 {
     static const halay_inproc_faults_t slow = {
-        .seed = 5, .queue_slots = 2, .reorder = 1, .delay_polls_max = 40, .eager_bytes = 64};
+        .seed = 5, .queue_slots = 2, .reorder = 1, .delay_polls_max = 300, .eager_bytes = 64};
     const int rounds = argc > 1 ? atoi(argv[1]) : 12;
     setenv("HALAY_DEBUG", "error", 1); /* notices and errors are wanted */
     setenv("HALAY_STALL", "0.1", 1);
@@ -318,7 +318,7 @@ int main(int argc, char **argv)
         for (int way = 0; way < 3; way++)
             watch(&scenes[i],
                   (struct ranks_options){.shm = way == 1, .faults = way == 2 ? &slow : NULL});
-    setenv("HALAY_STALL", "0.004", 1);
+    setenv("HALAY_STALL", "0.002", 1);
     for (uint64_t round = 0; round < (uint64_t)rounds; round++)
         ranks_run(&(struct ranks_options){.nranks = 2 + (int)(round % 5),
                                           .shm = round % 3 == 1,
