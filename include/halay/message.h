@@ -22,8 +22,9 @@ extern "C" {
  * the two is HALAY_UINT8: HALAY_EMISMATCH on the receiver, which has taken the message then.
  *
  * An error is that of this rank alone: HALAY_EPEER (the other rank is lost; from any source: some
- * rank is), HALAY_ETIMEOUT (nobody has sent or received it by the communicator's deadline), or that
- * of a broken or revoked communicator.
+ * rank is), HALAY_ETIMEOUT (nobody has sent or received it by the communicator's deadline, or ranks
+ * that have none wait for each other, and none can go on), or that of a broken or revoked
+ * communicator.
  */
 #define HALAY_ANY_SOURCE (-1)
 #define HALAY_ANY_TAG    (-1)

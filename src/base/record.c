@@ -185,8 +185,9 @@ void hly_record_consensus(halay_context_t *context, const halay_record_agreement
 
 void hly_record_place(halay_context_t *context, const halay_record_place_t *place, uint64_t number)
 {
-    halay_record_write(&context->record.map->head.places[number % HALAY_RECORD_PLACES], place,
-                       sizeof(*place), number);
+    halay_record_place_t *slot = &context->record.map->head.places[number % HALAY_RECORD_PLACES];
+    if (!place->ended_ns || slot->stamp == 2 * number) /* else a later wait has it now */
+        halay_record_write(slot, place, sizeof(*place), number);
 }
 
 /* halay-record.JOB.RANK: whatever a job is called, it is a name. */

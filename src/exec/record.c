@@ -140,6 +140,8 @@ halay_record_stack_t *hly_record_sleep(halay_context_t *context)
     hly_record_sleeps(&context->record, 1);
     for (struct hly_link *l = context->requests.next; l != &context->requests; l = l->next)
         long_since |= now_ns - HLY_OF(l, halay_request_t, link)->started_ns >= STACK_NS;
+    if (context->waiters.waited) /* a message is in no list of requests */
+        long_since |= now_ns >= context->waiters.waited->since_ns + STACK_NS;
     return long_since ? hly_record_stack(&context->record) : NULL;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job_record late|killed|stopped|init|receive - after 20 allreduces rank 2 does not come to the
- * next one, or kills or stops itself before it; or it never comes to halay_init(). The others' 21st
- * fails, or waits. receive: rank 3 receives from rank 2 then.
+ * job_record late|killed|stopped|init|receive|message - after 20 allreduces rank 2 does not come to
+ * the next one, or kills or stops itself before it; or it never comes to halay_init(). The others'
+ * 21st fails, or waits. receive: rank 3 receives from rank 2 then; message: a message with a tag.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -44,5 +44,7 @@ int main(int argc, char **argv)
         misbehave(argv[1]);
     if (rank == CULPRIT + 1 && !strcmp(argv[1], "receive"))
         return halay_recv(out, 10, HALAY_FLOAT32, CULPRIT, world) ? 3 : 0;
+    if (rank == CULPRIT + 1 && !strcmp(argv[1], "message"))
+        return halay_message_recv(out, 10, HALAY_FLOAT32, CULPRIT, 99, world, NULL) ? 3 : 0;
     return halay_allreduce(in, out, 64, HALAY_FLOAT32, HALAY_SUM, world) ? 3 : 0;
 }

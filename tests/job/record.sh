@@ -61,6 +61,12 @@ grep -qE 'rank 3 .*in call 0, receive of 10 float32 from rank 2 for' seen || { c
 says seen 'message 0 from rank 2 to rank 3:'
 rm -f records/*
 
+hang message '^    rank 2 has not made the call: in the program'
+grep -qE 'rank 3 .*in recv\(source 2, tag 99, 40 bytes\) for [0-9.]* s; waits for rank 2$' seen || { cat seen >&2; fail "ps on a message"; }
+says live "rank 3 waits for rank 2 to send a message: that is in the program's code"
+says err "rank 3 .*in recv(source 2, tag 99, 40 bytes)"
+rm -f records/*
+
 # The survivors are told at once, so there is nothing to see meanwhile.
 run "$HALAYRUN" -np 4 --record records "$JOB_RECORD" killed
 expect 137

@@ -102,6 +102,16 @@ static int is_agreement(const halay_record_agreement_t *a)
     return right;
 }
 
+static int is_wait_of_program(halay_record_place_t *p)
+{
+    char name[sizeof p->name + 1] = "";
+    memcpy(name, p->name, sizeof p->name);
+    make_printable(name, sizeof name);
+    memcpy(p->name, name, sizeof p->name);
+    return p->in >= HALAY_RECORD_IN_CALL && p->in <= HALAY_RECORD_IN_SEND && p->peer >= -1 &&
+           p->peer < RANKS_MAX && p->rank >= -1 && p->rank < RANKS_MAX && p->tag >= -1;
+}
+
 static int by_stamp(const void *a, const void *b)
 {
     uint64_t left, right;
@@ -157,6 +167,11 @@ int hly_flight_read(const void *memory, size_t bytes, hly_flight_t *flight, cons
         halay_record_agreement_t *a = &flight->head.agreements[i];
         if (!halay_record_copy(&record->head.agreements[i], a, sizeof *a) || !is_agreement(a))
             *a = (halay_record_agreement_t){0};
+    }
+    for (uint32_t i = 0; i < HALAY_RECORD_PLACES; i++) {
+        halay_record_place_t *p = &flight->head.places[i];
+        if (!halay_record_copy(&record->head.places[i], p, sizeof *p) || !is_wait_of_program(p))
+            *p = (halay_record_place_t){0};
     }
     TAKE(flight, record, comms, ncomms, HALAY_RECORD_COMMS, is_comm, 1);
     TAKE(flight, record, verdicts, nverdicts, HALAY_RECORD_VERDICTS, is_verdict, 1);

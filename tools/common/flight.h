@@ -50,7 +50,8 @@ int hly_flights_find(const char *job, hly_flights_t *flights);
 typedef enum hly_where {
     HLY_BEFORE_INIT,
     HLY_IN_INIT,
-    HLY_NO_INIT, /* halay_init() has failed */
+    HLY_NO_INIT,    /* halay_init() has failed */
+    HLY_IN_MESSAGE, /* waits for a message with a tag, to come or to be received */
     HLY_IN_CALL,
     HLY_IN_FAILED,    /* its last call, which has failed */
     HLY_IN_AGREEMENT, /* in halay_comm_agree() or halay_comm_shrink() */
@@ -63,6 +64,7 @@ typedef struct hly_standing {
     const halay_record_call_t *call;           /* that it is in, or the last one; NULL: none */
     const halay_record_wait_t *wait;           /* of it; or NULL */
     const halay_record_agreement_t *agreement; /* HLY_IN_AGREEMENT */
+    const halay_record_place_t *place;         /* where the program waits; NULL: not known */
 } hly_standing_t;
 
 void hly_flight_stand(const hly_flight_t *flight, hly_standing_t *standing);

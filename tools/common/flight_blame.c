@@ -236,6 +236,35 @@ static void survivors_tell(const hly_flights_t *flights, uint64_t now_ns,
     }
 }
 
+/* ---------------------------------------------------------------- messages */
+
+enum { MESSAGES = 8 }; /* that are told of */
+
+static void messages_tell(const hly_flights_t *flights, uint64_t now_ns,
+                          void (*line)(void *arg, const char *text), void *arg)
+{
+    char text[640], story[512];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < flights->n; i++) {
+        hly_standing_t s;
+        hly_flight_stand(flights->list[i], &s);
+        if (s.where != HLY_IN_MESSAGE || s.place->peer < 0)
+            continue;
+        const hly_flight_t *f = flight_of(flights, s.place->peer);
+        if (!f || n++ >= MESSAGES)
+            continue;
+        hly_flight_text(f, now_ns, story, sizeof story);
+        snprintf(text, sizeof text, "rank %d waits for rank %d to %s a message: that is %s",
+                 flights->list[i]->head.rank, s.place->peer,
+                 s.place->in == HALAY_RECORD_IN_SEND ? "receive" : "send", story);
+        line(arg, text);
+    }
+    if (n > MESSAGES) {
+        snprintf(text, sizeof text, "and %u ranks more wait for messages", n - MESSAGES);
+        line(arg, text);
+    }
+}
+
 /* ---------------------------------------------------------------- the story of a job */
 
 uint32_t hly_flights_lacking(const hly_flights_t *flights, char *text, size_t bytes)
@@ -325,6 +354,7 @@ void hly_flights_tell(const hly_flights_t *flights, uint32_t most,
     }
     lacking_tell(flights, line, arg);
     survivors_tell(flights, now, line, arg);
+    messages_tell(flights, now, line, arg);
     const uint32_t n = hly_flights_questions(flights, questions, 8);
     for (uint32_t q = 0; q < n; q++) {
         const uint32_t found = hly_flights_blame(flights, &questions[q], blames, 8);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -46,6 +47,18 @@ static const halay_record_agreement_t *agreement_of(const hly_flight_t *f)
     return found;
 }
 
+/* The first of the places where the program waits; or NULL. */
+static const halay_record_place_t *place_of(const hly_flight_t *f)
+{
+    const halay_record_place_t *found = NULL;
+    for (uint32_t i = 0; i < HALAY_RECORD_PLACES; i++) {
+        const halay_record_place_t *p = &f->head.places[i];
+        if (p->in && !p->ended_ns && (!found || p->stamp < found->stamp))
+            found = p;
+    }
+    return found;
+}
+
 void hly_flight_stand(const hly_flight_t *f, hly_standing_t *s)
 {
     const halay_record_call_t *call = NULL;
@@ -59,9 +72,12 @@ void hly_flight_stand(const hly_flight_t *f, hly_standing_t *s)
                                    : runs                                  ? HLY_OUTSIDE
                                                                            : HLY_LEFT,
                           .call = f->ncalls ? &f->calls[f->ncalls - 1] : NULL};
+    s->place = runs ? place_of(f) : NULL;
     if (runs && agreement_of(f)) {
         s->where = HLY_IN_AGREEMENT;
         s->agreement = agreement_of(f);
+    } else if (s->place && s->place->in != HALAY_RECORD_IN_CALL) {
+        s->where = HLY_IN_MESSAGE;
     } else if (runs && call) {
         s->where = HLY_IN_CALL;
         s->call = call;
@@ -237,6 +253,27 @@ static void put_agreement(const hly_flight_t *f, const halay_record_agreement_t 
         put(text, bytes, ", ...");
 }
 
+/* "MPI_Recv: recv(source 0, tag 99, 4 bytes)" */
+static void put_message(const hly_flight_t *f, const halay_record_place_t *p, uint64_t now_ns,
+                        char *text, size_t bytes)
+{
+    const int sends = p->in == HALAY_RECORD_IN_SEND;
+    const char *verb = sends ? "send" : p->in == HALAY_RECORD_IN_PROBE ? "probe" : "recv";
+    const size_t length = strnlen(p->name, sizeof p->name);
+    if (length >= 4 && !strncasecmp(p->name + length - strlen(verb), verb, strlen(verb)))
+        put(text, bytes, "in %.*s(%s ", (int)length, p->name, sends ? "dest" : "source");
+    else
+        put(text, bytes, "in %.*s%s%s(%s ", (int)length, p->name, length ? ": " : "", verb,
+            sends ? "dest" : "source");
+    put(text, bytes, p->rank < 0 ? "any" : "%d", p->rank);
+    put(text, bytes, p->tag < 0 ? ", tag any" : ", tag %d", p->tag);
+    if (p->in != HALAY_RECORD_IN_PROBE)
+        put(text, bytes, ", %llu bytes", (unsigned long long)p->bytes);
+    put(text, bytes, ")");
+    put_since(f, p->began_ns, now_ns, text, bytes);
+    put(text, bytes, p->peer < 0 ? "; waits for any rank" : "; waits for rank %d", p->peer);
+}
+
 /* Is it in several communicators that the program has made? Those of two ranks that messages make
  * are none. */
 static int has_several(const hly_flight_t *f)
@@ -286,9 +323,15 @@ static void put_place(const hly_flight_t *f, const hly_standing_t *s, uint64_t n
     case HLY_IN_AGREEMENT:
         put_agreement(f, s->agreement, now_ns, text, bytes);
         return;
+    case HLY_IN_MESSAGE:
+        put_message(f, s->place, now_ns, text, bytes);
+        return;
     case HLY_IN_CALL:
     case HLY_IN_FAILED:
         put(text, bytes, "in ");
+        if (s->place && s->where == HLY_IN_CALL && s->place->name[0] &&
+            s->place->call == s->call->stamp / 2)
+            put(text, bytes, "%.*s, ", (int)sizeof s->place->name, s->place->name);
         put_number(f, s->call, text, bytes);
         put(text, bytes, ", %s%s", call, s->where == HLY_IN_FAILED ? ", which failed" : "");
         if (s->where == HLY_IN_CALL)
@@ -320,7 +363,9 @@ void hly_flight_stack_text(const hly_flight_t *f, uint32_t stack, uint64_t now_n
     hly_flight_stand(f, &stands);
     text[0] = '\0';
     if ((s->over && !is_of_now(f, s, now_ns)) ||
-        (stands.where != HLY_IN_CALL && stands.where != HLY_IN_FAILED) || !*line)
+        (stands.where != HLY_IN_CALL && stands.where != HLY_IN_FAILED &&
+         stands.where != HLY_IN_MESSAGE) ||
+        !*line)
         return;
     if (s->thread == f->head.pid)
         put(text, bytes, "  from");
