@@ -238,7 +238,7 @@ static void survivors_tell(const hly_flights_t *flights, uint64_t now_ns,
 
 /* ---------------------------------------------------------------- messages */
 
-enum { MESSAGES = 8 }; /* that are told of */
+enum { MESSAGES = 8 }; /* that get a line */
 
 static void messages_tell(const hly_flights_t *flights, uint64_t now_ns,
                           void (*line)(void *arg, const char *text), void *arg)
