@@ -158,11 +158,6 @@ uint32_t hly_deadlock_check(const halay_comm_t *comm, const struct hly_blocked *
 
 /* ---------------------------------------------------------------- cycles */
 
-struct cycle {
-    uint32_t n;
-    struct hly_blocked blocked[HLY_BLOCKED_MOST + 1];
-};
-
 bool hly_deadlock_owes(const halay_comm_t *comm, int to, const struct hly_blocked *it)
 {
     if (it->in == HLY_IN_CALL)
@@ -191,7 +186,7 @@ static bool is_same(const struct hly_blocked *a, const struct hly_blocked *b)
 
 /* Finds the cycle of this rank's call and those of the chain: each waits for the rank of the next
  * one, and the last for the rank of the first. */
-static bool find_cycle(const halay_request_t *r, const struct hly_chain *chain, struct cycle *c)
+static bool find_cycle(const halay_request_t *r, const struct hly_chain *chain, struct hly_cycle *c)
 {
     c->blocked[0] = blocked_in(r);
     for (uint32_t i = 0; i < chain->n; i++) {
@@ -244,7 +239,7 @@ static void blocked_text(const struct hly_blocked *it, char *text, size_t bytes)
 
 /* Begins with the lowest rank, so that all ranks in the cycle have the same text. Calls without
  * room in it are counted. */
-static void cycle_text(const struct cycle *c, char *text, size_t bytes)
+void hly_deadlock_cycle_text(const struct hly_cycle *c, char *text, size_t bytes)
 {
     struct hly_text out = {text, bytes, 0};
     uint32_t first = 0;
@@ -278,12 +273,12 @@ void hly_deadlock_explain(halay_comm_t *comm, const struct hly_slot *slot,
     for (int i = 0; p && p->sequence == slot->sequence && i < HLY_AWAITED_MOST; i++) {
         const struct hly_awaited *a = &p->waits.awaited[i];
         const struct hly_chain *chain = &p->chains[i];
-        struct cycle c;
+        struct hly_cycle c;
         if (!chain->n || !hly_awaited_is_fresh(a, now))
             continue;
         if (find_cycle(slot->request, chain, &c)) {
             hly_verdict_init(v, comm, HLY_CAUSE_DEADLOCK, HALAY_ETIMEOUT, -1);
-            cycle_text(&c, v->detail, sizeof(v->detail));
+            hly_deadlock_cycle_text(&c, v->detail, sizeof(v->detail));
             return;
         }
         if (v->cause == HLY_CAUSE_UNCALLED && a->rank == (uint32_t)v->rank + 1 &&
@@ -338,7 +333,7 @@ void hly_deadlock_other(const struct hly_waited *w, char *text, size_t bytes)
  * docs/agreements.md.
  */
 static bool closes(const halay_context_t *ctx, const struct hly_blocked *me,
-                   const struct hly_chain *chain, struct cycle *c)
+                   const struct hly_chain *chain, struct hly_cycle *c)
 {
     c->blocked[0] = *me;
     for (uint32_t i = 0; i < chain->n && i + 1 < HLY_BLOCKED_MOST; i++) {
@@ -353,7 +348,7 @@ static bool closes(const halay_context_t *ctx, const struct hly_blocked *me,
     return false;
 }
 
-static bool is_in(const struct cycle *c, const struct hly_blocked *it)
+static bool is_in(const struct hly_cycle *c, const struct hly_blocked *it)
 {
     for (uint32_t i = 0; i < c->n; i++)
         if (c->blocked[i].rank == it->rank && c->blocked[i].wait == it->wait)
@@ -362,7 +357,7 @@ static bool is_in(const struct cycle *c, const struct hly_blocked *it)
 }
 
 /* Does the first rank of the chain wait for ranks of this set only? */
-static bool is_held(const halay_context_t *ctx, const struct cycle *c,
+static bool is_held(const halay_context_t *ctx, const struct hly_cycle *c,
                     const struct hly_chain *chain)
 {
     const struct hly_blocked *first = &chain->blocked[0];
@@ -377,7 +372,7 @@ static bool is_held(const halay_context_t *ctx, const struct cycle *c,
 /* This rank waits for a message of any other one. Do all of them wait for each other, or for this
  * one? */
 static bool find_set(const struct hly_waited *w, struct hly_stall *p, const struct hly_blocked *me,
-                     struct cycle *c)
+                     struct hly_cycle *c)
 {
     const halay_comm_t *comm = w->comm;
     if (comm->nranks > HLY_BLOCKED_MOST)
@@ -401,9 +396,9 @@ static bool find_set(const struct hly_waited *w, struct hly_stall *p, const stru
     return c->n > 1;
 }
 
-static bool find_certain(const struct hly_waited *w, struct hly_stall *p,
-                         const struct hly_blocked *me, struct cycle *c)
+bool hly_deadlock_find(const struct hly_waited *w, struct hly_stall *p, struct hly_cycle *c)
 {
+    const struct hly_blocked how = hly_deadlock_blocked(w), *const me = &how;
     if (!me->wait)
         return false;
     const bool message = me->in != HLY_IN_CALL;
@@ -424,57 +419,16 @@ static bool find_certain(const struct hly_waited *w, struct hly_stall *p,
     return false;
 }
 
-/* This rank's wait ends with an error that names all. */
-static void end(struct hly_waited *w, const struct cycle *c)
-{
-    halay_comm_t *comm = w->comm;
-    struct hly_verdict_wire v;
-    hly_verdict_init(&v, comm, HLY_CAUSE_DEADLOCK, HALAY_ETIMEOUT, -1);
-    cycle_text(c, v.detail, sizeof(v.detail));
-    if (is_call(w->request)) {
-        struct hly_slot *slot = w->request->slot;
-        hly_fault_raise(comm, slot->sequence, &v);
-        if (w->request->state == HLY_FAILING) /* ranks that have not made the call will not */
-            hly_fault_hurry(comm, slot);
-    } else {
-        w->why = strdup(v.detail);
-        comm->context->timer_ns = 0;
-    }
-}
-
-static void tell(halay_comm_t *world, const struct cycle *c, uint32_t to)
-{
-    const struct hly_blocked *it = &c->blocked[to];
-    hly_control_send(world, it->rank, HLY_REPLY, it->wait, HLY_EDGE_MESSAGE | HLY_SEEN_CYCLE,
-                     hly_cookie_about(it->rank, 0), NULL, c->blocked, c->n * sizeof(*it));
-}
-
-void hly_deadlock_look(struct hly_waited *w, struct hly_stall *p)
+bool hly_deadlock_is_in(const struct hly_waited *w, const struct hly_cycle *c, uint32_t *at)
 {
     const struct hly_blocked me = hly_deadlock_blocked(w);
-    struct cycle c;
-    if (!find_certain(w, p, &me, &c))
-        return;
-    for (uint32_t i = 0; i < c.n; i++)
-        if (c.blocked[i].rank != me.rank)
-            tell(w->comm->context->world, &c, i);
-    end(w, &c);
+    for (*at = 0; me.wait && *at < c->n; ++*at)
+        if (c->blocked[*at].rank == me.rank && c->blocked[*at].wait == me.wait)
+            return true;
+    return false;
 }
 
-void hly_deadlock_told(halay_comm_t *world, const struct hly_blocked *blocked, uint32_t nblocked)
+bool hly_deadlock_is_call(const struct hly_waited *w)
 {
-    struct hly_waited *w = world->context->waiters.waited;
-    struct cycle c = {.n = hly_deadlock_check(world, blocked, nblocked)};
-    if (!w)
-        return;
-    const struct hly_blocked me = hly_deadlock_blocked(w);
-    memcpy(c.blocked, blocked, c.n * sizeof(*blocked));
-    for (uint32_t i = 0; me.wait && i < c.n; i++) {
-        if (c.blocked[i].rank != me.rank || c.blocked[i].wait != me.wait)
-            continue;
-        if (c.n > 1) /* who has found it may have ended before its message came there */
-            tell(world, &c, (i + 1) % c.n);
-        end(w, &c);
-        return;
-    }
+    return is_call(w->request);
 }

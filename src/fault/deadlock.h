@@ -31,10 +31,18 @@ void hly_deadlock_text(const struct hly_blocked *blocked, bool where, struct hly
 /* "; rank 0 of the job is in MPI_Recv(source 1, tag 99)", if the rank that this wait is for has
  * said so; else "". */
 void hly_deadlock_other(const struct hly_waited *waited, char *text, size_t bytes);
-/* Ends this wait, and those of the others, if it is in a set of ranks that cannot go on. */
-void hly_deadlock_look(struct hly_waited *waited, struct hly_stall *stall);
-/* Another rank has found such a set. */
-void hly_deadlock_told(halay_comm_t *world, const struct hly_blocked *blocked, uint32_t nblocked);
+struct hly_cycle { /* ranks that wait for each other */
+    uint32_t n;
+    struct hly_blocked blocked[HLY_BLOCKED_MOST + 1];
+};
+/* Is this wait in a set of ranks that cannot go on? Then c is that set. */
+bool hly_deadlock_find(const struct hly_waited *waited, struct hly_stall *stall,
+                       struct hly_cycle *c);
+/* Is it in a set that another rank has found, and where? */
+bool hly_deadlock_is_in(const struct hly_waited *waited, const struct hly_cycle *c, uint32_t *at);
+/* "rank 0 is in X, rank 1 is in Y" */
+void hly_deadlock_cycle_text(const struct hly_cycle *c, char *text, size_t bytes);
+bool hly_deadlock_is_call(const struct hly_waited *waited); /* else for a message, or another */
 /* For a verdict that calls no rank absent. If there is a cycle, makes it the verdict. Else adds in
  * which call the rank waits that the verdict names. */
 void hly_deadlock_explain(halay_comm_t *comm, const struct hly_slot *slot,

@@ -446,6 +446,58 @@ static void give_up(const struct waiting *w, const struct hly_awaited *a)
     hly_fault_raise(comm, r->sequence, &v);
 }
 
+/* ---------------------------------------------------------------- ranks that cannot go on */
+
+/* This rank's wait ends with an error that names all. */
+static void end_wait(struct hly_waited *w, const struct hly_cycle *c)
+{
+    halay_comm_t *comm = w->comm;
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, comm, HLY_CAUSE_DEADLOCK, HALAY_ETIMEOUT, -1);
+    hly_deadlock_cycle_text(c, v.detail, sizeof(v.detail));
+    if (!hly_deadlock_is_call(w)) {
+        w->why = strdup(v.detail);
+        comm->context->timer_ns = 0;
+        return;
+    }
+    struct hly_slot *slot = w->request->slot;
+    hly_fault_raise(comm, slot->sequence, &v);
+    if (w->request->state == HLY_FAILING) /* ranks that have not made the call will not */
+        hly_fault_hurry(comm, slot);
+}
+
+static void tell(halay_comm_t *world, const struct hly_cycle *c, uint32_t to)
+{
+    const struct hly_blocked *it = &c->blocked[to];
+    hly_control_send(world, it->rank, HLY_REPLY, it->wait, HLY_EDGE_MESSAGE | HLY_SEEN_CYCLE,
+                     hly_cookie_about(it->rank, 0), NULL, c->blocked, c->n * sizeof(*it));
+}
+
+static void look_for_cycle(struct hly_waited *w, struct hly_stall *p)
+{
+    struct hly_cycle c;
+    if (!hly_deadlock_find(w, p, &c))
+        return;
+    for (uint32_t i = 0; i < c.n; i++)
+        if (c.blocked[i].rank != w->comm->context->info.rank)
+            tell(w->comm->context->world, &c, i);
+    end_wait(w, &c);
+}
+
+/* Another rank has found a set of ranks that cannot go on. */
+static void told_cycle(halay_comm_t *world, const struct hly_blocked *blocked, uint32_t nblocked)
+{
+    struct hly_waited *w = world->context->waiters.waited;
+    struct hly_cycle c = {.n = hly_deadlock_check(world, blocked, nblocked)};
+    uint32_t at;
+    memcpy(c.blocked, blocked, c.n * sizeof(*blocked));
+    if (!w || !hly_deadlock_is_in(w, &c, &at))
+        return;
+    if (c.n > 1) /* who has found it may have ended before its message came there */
+        tell(world, &c, (at + 1) % c.n);
+    end_wait(w, &c);
+}
+
 /* ---------------------------------------------------------------- dead processes */
 
 /*
@@ -555,14 +607,14 @@ static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns
             examine(w, p, &p->waits.awaited[i]);
     look_for_dead(w, p);
     if (w->message) {
-        hly_deadlock_look(w->message, p);
+        look_for_cycle(w->message, p);
         if (!w->message->why)
             speak_of_message(w, p);
         return;
     }
     if (w->call && w->comm->context->waiters.waited &&
         w->comm->context->waiters.waited->request == w->call)
-        hly_deadlock_look(w->comm->context->waiters.waited, p);
+        look_for_cycle(w->comm->context->waiters.waited, p);
     if (w->call ? hly_request_runs(w->call) : !w->consensus->ended)
         speak(w, p);
     for (int i = 0; i < HLY_AWAITED_MOST; i++)
@@ -722,7 +774,7 @@ void hly_stall_asked(halay_comm_t *comm, const struct hly_header *h,
     if (h->kind == HLY_QUERY) {
         answer(comm, h, about, nblocked ? blocked : NULL);
     } else if (h->kind == HLY_REPLY && (h->edge & HLY_EDGE_SEEN) == HLY_SEEN_CYCLE) {
-        hly_deadlock_told(comm, blocked, nblocked);
+        told_cycle(comm, blocked, nblocked);
     } else if (h->kind == HLY_REPLY) {
         told(comm, h, about, blocked, nblocked, now);
     } else if (about != comm->rank && !(h->edge & HLY_EDGE_MESSAGE)) {

@@ -69,7 +69,7 @@ int main(int argc, char **argv)
         MPI_Error_string(rc, text, &length);
     printf("rank %d: %s\n", rank, rc ? text : "well");
     fflush(stdout);
-    sleep(rc != 0); /* else the others hear of this one's end */
+    sleep(rc ? 6 : 0); /* else the others hear first that this one has ended */
     if (!rc)
         MPI_Finalize();
     return 0;
