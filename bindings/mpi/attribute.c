@@ -12,6 +12,7 @@
 
 #include "comm.h"
 #include "error.h"
+#include "window.h"
 
 #define FIRST     0x1000 /* smaller numbers are predefined */
 #define ROOM      65536
@@ -524,4 +525,50 @@ int hly_mpi_win_create_keyval(hly_mpi_fn *win_copy_attr_fn, hly_mpi_fn *win_dele
 int hly_mpi_win_free_keyval(int *win_keyval)
 {
     return keyval_free("MPI_Win_free_keyval", HLY_MPI_WIN, win_keyval);
+}
+
+int hly_mpi_win_set_attr(struct hly_mpi_win *win, int win_keyval, void *attribute_val)
+{
+    const int rc = hly_mpi_check_win("MPI_Win_set_attr", win);
+    return rc ? rc
+              : attribute_set("MPI_Win_set_attr", HLY_MPI_WIN, win, &win->attributes, win_keyval,
+                              attribute_val);
+}
+
+/* The base is the value itself; the others are pointers to it. */
+int hly_mpi_win_get_attr(struct hly_mpi_win *win, int win_keyval, void *attribute_val, int *flag)
+{
+    void **value = attribute_val;
+    const int rc = hly_mpi_check_win("MPI_Win_get_attr", win);
+    if (rc)
+        return rc;
+    *flag = 1;
+    switch (win_keyval) {
+    case MPI_WIN_BASE:
+        *value = win->base;
+        return MPI_SUCCESS;
+    case MPI_WIN_SIZE:
+        *value = &win->size;
+        return MPI_SUCCESS;
+    case MPI_WIN_DISP_UNIT:
+        *value = &win->disp_unit;
+        return MPI_SUCCESS;
+    case MPI_WIN_CREATE_FLAVOR:
+        *value = &win->flavor;
+        return MPI_SUCCESS;
+    case MPI_WIN_MODEL:
+        *value = &win->model;
+        return MPI_SUCCESS;
+    default:
+        return attribute_get("MPI_Win_get_attr", HLY_MPI_WIN, win->attributes, win_keyval,
+                             attribute_val, flag);
+    }
+}
+
+int hly_mpi_win_delete_attr(struct hly_mpi_win *win, int win_keyval)
+{
+    const int rc = hly_mpi_check_win("MPI_Win_delete_attr", win);
+    return rc ? rc
+              : attribute_delete("MPI_Win_delete_attr", HLY_MPI_WIN, win, &win->attributes,
+                                 win_keyval);
 }

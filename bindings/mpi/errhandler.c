@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "error.h"
+#include "window.h"
 
 struct hly_mpi_errhandler hly_mpi_errors_are_fatal = {
     .head = {.handle = 0x141, .refs = 1, .face = &hly_mpi_this_face}};
@@ -31,6 +32,8 @@ static struct hly_mpi_errhandler **place(enum hly_mpi_kind kind, void *object)
         return object ? &((struct hly_mpi_comm *)object)->errhandler : NULL;
     case HLY_MPI_SESSION:
         return object ? &((struct hly_mpi_session *)object)->errhandler : NULL;
+    case HLY_MPI_WIN:
+        return object ? &((struct hly_mpi_win *)object)->errhandler : NULL;
     case HLY_MPI_FILE: /* of MPI_FILE_NULL */
         return &of_files;
     default:

@@ -10,9 +10,8 @@
 void out_attribute(int keyval, void *value)
 {
     /* The numbers themselves never change, except for the last used code, which only grows. */
-    static int io, host, last_used, flavor, model;
-    static const int flavors[] = {1, 2, 3, 4},
-                     models[] = {2, 1}; /* of MPI_WIN_FLAVOR_CREATE, ... */
+    static int io, host, last_used;
+    static int flavors[] = {1, 2, 3, 4}, models[] = {2, 1}; /* of MPI_WIN_FLAVOR_CREATE, ... */
     int **pointer = value;
     switch (in_keyval(keyval)) {
     case MPI_IO:
@@ -28,12 +27,10 @@ void out_attribute(int keyval, void *value)
         *pointer = &last_used;
         break;
     case MPI_WIN_CREATE_FLAVOR:
-        flavor = flavors[(**pointer - MPI_WIN_FLAVOR_CREATE) & 3];
-        *pointer = &flavor;
+        *pointer = &flavors[(**pointer - MPI_WIN_FLAVOR_CREATE) & 3];
         break;
     case MPI_WIN_MODEL:
-        model = models[(**pointer - MPI_WIN_UNIFIED) & 1];
-        *pointer = &model;
+        *pointer = &models[(**pointer - MPI_WIN_UNIFIED) & 1];
         break;
     default:
         break;

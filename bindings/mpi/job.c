@@ -17,6 +17,7 @@
 
 #include "comm.h"
 #include "message.h"
+#include "window.h"
 
 struct hly_mpi_job hly_mpi_job;
 
@@ -126,6 +127,7 @@ static int leave_job(const char *function)
     hly_mpi_buffers_leave();
     hly_mpi_requests_leave();
     int rc = halay_barrier(hly_mpi_job.base);
+    hly_mpi_windows_leave();
     halay_comm_free(hly_mpi_job.base);
     hly_mpi_job.base = NULL;
     hly_mpi_ops_leave();
