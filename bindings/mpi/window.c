@@ -248,7 +248,6 @@ static int create(const char *function, int flavor, void *base, int64_t size, in
     win->peers[win->comm->rank].near = win->base;
     win->errhandler = hly_mpi_predefined(HLY_MPI_ERRHANDLER, 0x141);
     hly_mpi_object_hold(win->errhandler);
-    /* No rank sends an order before all ranks listen. */
     *made = win;
     return MPI_SUCCESS;
 }
@@ -300,8 +299,8 @@ int hly_mpi_win_shared_query(struct hly_mpi_win *win, int rank, int64_t *size, i
     if (rc)
         return rc;
     /* MPI_PROC_NULL: the first rank that has shared memory. */
-    for (int i = 0; rank == MPI_PROC_NULL && i < win->comm->size; i++)
-        if (win->peers[i].near && win->peers[i].size > 0)
+    for (int i = 0; win->map && rank == MPI_PROC_NULL && i < win->comm->size; i++)
+        if (win->peers[i].size > 0)
             rank = i;
     const bool is = rank >= 0 && win->peers[rank].near;
     *size = is ? win->peers[rank].size : 0;
@@ -389,9 +388,9 @@ int hly_mpi_win_set_name(struct hly_mpi_win *win, const char *win_name)
 
 int hly_mpi_win_get_name(struct hly_mpi_win *win, char *win_name, int *resultlen)
 {
-    const int rc = hly_mpi_check_win("MPI_Win_get_name", win);
+    const int rc = hly_mpi_check_job("MPI_Win_get_name");
     if (!rc)
-        *resultlen = snprintf(win_name, sizeof(win->name), "%s", win->name);
+        *resultlen = snprintf(win_name, sizeof(win->name), "%s", win ? win->name : "MPI_WIN_NULL");
     return rc;
 }
 

@@ -257,7 +257,7 @@ static int check_op(const struct call *c, struct hly_mpi_order *order)
     if (!c->op || !c->op->predefined)
         return hly_mpi_fail(MPI_ERR_OP, "%s: the operation has to be a predefined one",
                             c->function);
-    if (!c->target_type->size)
+    if (!c->target_type->size || !c->target_count)
         return MPI_SUCCESS;
     if (basic < 0)
         return hly_mpi_fail(MPI_ERR_TYPE, "%s: the target's datatype has elements of several types",
