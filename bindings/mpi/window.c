@@ -305,7 +305,7 @@ int hly_mpi_win_shared_query(struct hly_mpi_win *win, int rank, int64_t *size, i
     const bool is = rank >= 0 && win->peers[rank].near;
     *size = is ? win->peers[rank].size : 0;
     *disp_unit = rank >= 0 ? win->peers[rank].disp_unit : 1;
-    *(void **)baseptr = is ? win->peers[rank].near : NULL;
+    *(void **)baseptr = is && *size ? win->peers[rank].near : NULL;
     return MPI_SUCCESS;
 }
 
