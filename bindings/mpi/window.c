@@ -11,8 +11,7 @@
 #include "info.h"
 #include "window.h"
 
-#define REGIONS_MOST 65536
-#define ALIGNMENT    64
+#define ALIGNMENT 64
 
 int hly_mpi_check_win(const char *function, const struct hly_mpi_win *win)
 {
@@ -307,73 +306,6 @@ int hly_mpi_win_shared_query(struct hly_mpi_win *win, int rank, int64_t *size, i
     *disp_unit = rank >= 0 ? win->peers[rank].disp_unit : 1;
     *(void **)baseptr = is && *size ? win->peers[rank].near : NULL;
     return MPI_SUCCESS;
-}
-
-static int check_dynamic(const char *function, const struct hly_mpi_win *win)
-{
-    const int rc = hly_mpi_check_win(function, win);
-    if (rc || win->flavor == MPI_WIN_FLAVOR_DYNAMIC)
-        return rc;
-    return hly_mpi_fail(MPI_ERR_RMA_FLAVOR, "%s: the window was not made by MPI_Win_create_dynamic",
-                        function);
-}
-
-/* With the mutex of the regions: room for one more. */
-static bool grow(struct hly_mpi_win *win)
-{
-    if (win->nregions < win->regions_room)
-        return true;
-    const int room = win->regions_room ? 2 * win->regions_room : 8;
-    struct hly_mpi_region *more =
-        room > REGIONS_MOST ? NULL : realloc(win->regions, (size_t)room * sizeof(*more));
-    if (!more)
-        return false;
-    win->regions = more;
-    win->regions_room = room;
-    return true;
-}
-
-int hly_mpi_win_attach(struct hly_mpi_win *win, void *base, int64_t size)
-{
-    static const char function[] = "MPI_Win_attach";
-    const uintptr_t at = (uintptr_t)base;
-    int rc = check_dynamic(function, win);
-    if (!rc && (size < 0 || (!base && size)))
-        rc = hly_mpi_fail(MPI_ERR_ARG, "%s: the memory is NULL, or its size is negative", function);
-    if (rc)
-        return rc;
-    pthread_mutex_lock(&win->region_mutex);
-    for (int i = 0; i < win->nregions && !rc; i++) {
-        const struct hly_mpi_region *r = &win->regions[i];
-        if (at < r->at + (uintptr_t)r->bytes && r->at < at + (uintptr_t)size)
-            rc = hly_mpi_fail(MPI_ERR_RMA_ATTACH, "%s: a part of the memory is attached already",
-                              function);
-    }
-    if (!rc && grow(win))
-        win->regions[win->nregions++] = (struct hly_mpi_region){at, size};
-    else if (!rc)
-        rc = hly_mpi_fail(MPI_ERR_RMA_ATTACH,
-                          "%s: no memory for a list, or %d parts are attached already", function,
-                          REGIONS_MOST);
-    pthread_mutex_unlock(&win->region_mutex);
-    return rc;
-}
-
-int hly_mpi_win_detach(struct hly_mpi_win *win, const void *base)
-{
-    static const char function[] = "MPI_Win_detach";
-    int rc = check_dynamic(function, win), i = 0;
-    if (rc)
-        return rc;
-    pthread_mutex_lock(&win->region_mutex);
-    while (i < win->nregions && win->regions[i].at != (uintptr_t)base)
-        i++;
-    if (i < win->nregions)
-        win->regions[i] = win->regions[--win->nregions];
-    else
-        rc = hly_mpi_fail(MPI_ERR_RMA_ATTACH, "%s: no attached memory begins there", function);
-    pthread_mutex_unlock(&win->region_mutex);
-    return rc;
 }
 
 /* ---------------------------------------------------------------- name and group */

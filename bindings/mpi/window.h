@@ -159,6 +159,9 @@ void hly_mpi_win_unmap(struct hly_mpi_win *win);
 void hly_mpi_win_hold(struct hly_mpi_win *win, int rank);
 void hly_mpi_win_let_go(struct hly_mpi_win *win, int rank);
 
+/* window_region.c: are these bytes all attached? They may be of several regions. */
+bool hly_mpi_win_is_attached(struct hly_mpi_win *win, uintptr_t at, int64_t bytes);
+
 /* window_apply.c. Are all runs of the order in the window, or attached? */
 bool hly_mpi_order_fits(struct hly_mpi_win *win, const struct hly_mpi_order *order,
                         const struct hly_mpi_run runs[]);

@@ -40,19 +40,6 @@ static void move(struct cursor *c, char *base, char *packed, int64_t bytes, bool
 
 /* ---------------------------------------------------------------- checks */
 
-static bool is_attached(struct hly_mpi_win *win, uintptr_t at, int64_t bytes)
-{
-    bool found = false;
-    pthread_mutex_lock(&win->region_mutex);
-    for (int i = 0; i < win->nregions && !found; i++) {
-        const struct hly_mpi_region *r = &win->regions[i];
-        found = at >= r->at && bytes <= r->bytes &&
-                at - r->at <= (uintptr_t)r->bytes - (uintptr_t)bytes;
-    }
-    pthread_mutex_unlock(&win->region_mutex);
-    return found;
-}
-
 static bool run_fits(struct hly_mpi_win *win, int64_t disp, const struct hly_mpi_run *r)
 {
     const __int128 first = (__int128)disp + r->offset,
@@ -61,7 +48,7 @@ static bool run_fits(struct hly_mpi_win *win, int64_t disp, const struct hly_mpi
                    high = (last < first ? first : last) + r->bytes;
     if (win->flavor == MPI_WIN_FLAVOR_DYNAMIC)
         return low > 0 && high <= INT64_MAX &&
-               is_attached(win, (uintptr_t)low, (int64_t)(high - low));
+               hly_mpi_win_is_attached(win, (uintptr_t)low, (int64_t)(high - low));
     return low >= 0 && high <= win->size;
 }
 

@@ -157,11 +157,13 @@ static void detached(void)
     MPI_Win win;
     MPI_Aint at, *all = malloc((size_t)size * sizeof(*all));
     int word = 7, got = 0;
+    const int both[2] = {8, 9};
     MPI_Request request;
     const int other = (rank + 1) % size;
     MUST(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win));
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
-    MUST(MPI_Win_attach(win, memory, 512 * sizeof(int)));
+    MUST(MPI_Win_attach(win, memory + 256, 256 * sizeof(int)));
+    MUST(MPI_Win_attach(win, memory, 256 * sizeof(int)));
     EXPECT(MPI_ERR_RMA_ATTACH, MPI_Win_attach(win, memory + 100, sizeof(int)));
     MPI_Get_address(memory, &at);
     MPI_Allgather(&at, 1, MPI_AINT, all, 1, MPI_AINT, MPI_COMM_WORLD);
@@ -180,14 +182,19 @@ static void detached(void)
         EXPECT(MPI_ERR_RMA_RANGE, MPI_Win_flush(other, win));
     }
     MUST(MPI_Put(&word, 1, MPI_INT, other, all[other], 1, MPI_INT, win));
+    /* Over the end of one region into the next. */
+    MUST(MPI_Put(both, 2, MPI_INT, other, MPI_Aint_add(all[other], 255 * (MPI_Aint)sizeof(int)), 2,
+                 MPI_INT, win));
     MUST(MPI_Win_unlock_all(win));
     MPI_Barrier(MPI_COMM_WORLD);
-    if (memory[0] != 7 || memory[512]) {
+    if (memory[0] != 7 || memory[255] != 8 || memory[256] != 9 || memory[512]) {
         printf("rank %d: the memory has %d and %d\n", rank, memory[0], memory[512]);
         failures++;
     }
     EXPECT(MPI_ERR_RMA_ATTACH, MPI_Win_detach(win, memory + 1));
     MUST(MPI_Win_detach(win, memory));
+    EXPECT(MPI_ERR_RMA_ATTACH, MPI_Win_detach(win, memory));
+    MUST(MPI_Win_detach(win, memory + 256));
     MUST(MPI_Win_free(&win));
     free(all);
 }

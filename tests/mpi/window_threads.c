@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * window_threads.c - threads of each rank use one window at once, and a window of their own: sums
- * have to be exact, and what a thread has put and flushed has to be there.
+ * have to be exact, and what a thread has put and flushed has to be there. window_threads [TIMES].
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -11,10 +11,9 @@
 #include <string.h>
 
 #define THREADS 3
-#define TIMES   300
 #define BLOCK   3000 /* words: above what goes out with its order */
 
-static int rank, size, failures;
+static int rank, size, failures, times = 300;
 static MPI_Win win;
 static int64_t *memory;
 static MPI_Comm comms[THREADS];
@@ -36,7 +35,7 @@ static void use_common(int thread)
     const int64_t one = 1;
     const int other = (rank + 1 + thread) % size;
     int64_t old, *out = malloc(BLOCK * sizeof(*out)), *in = malloc(BLOCK * sizeof(*in));
-    for (int i = 0; i < TIMES; i++) {
+    for (int i = 0; i < times; i++) {
         const int n = i % 8 ? 1 + i % 7 : BLOCK;
         MPI_Request request;
         MPI_Accumulate(&one, 1, MPI_INT64_T, other, 0, 1, MPI_INT64_T, MPI_SUM, win);
@@ -96,21 +95,23 @@ static void run(void)
     MPI_Win_unlock_all(win);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win);
-    /* Each thread of each rank has added 2 TIMES to one rank. */
+    /* Each thread of each rank has added 2 times to one rank. */
     int adders = 0;
     for (int r = 0; r < size; r++)
         for (int t = 0; t < THREADS; t++)
             adders += (r + 1 + t) % size == rank;
-    if (memory[0] != (int64_t)adders * 2 * TIMES)
-        wrong("the sum", -1, memory[0], (long long)adders * 2 * TIMES);
-    if (!rank && memory[1] != (int64_t)size * THREADS * 2 * TIMES)
-        wrong("the common sum", -1, memory[1], (long long)size * THREADS * 2 * TIMES);
+    if (memory[0] != (int64_t)adders * 2 * times)
+        wrong("the sum", -1, memory[0], (long long)adders * 2 * times);
+    if (!rank && memory[1] != (int64_t)size * THREADS * 2 * times)
+        wrong("the common sum", -1, memory[1], (long long)size * THREADS * 2 * times);
     MPI_Win_unlock(rank, win);
 }
 
 int main(int argc, char **argv)
 {
     int provided;
+    if (argc > 1)
+        times = atoi(argv[1]);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
