@@ -43,8 +43,8 @@ static bool says(struct hly_mpi_info *info, const char *key, const char *wanted)
            !strcmp(value, wanted);
 }
 
-/* Keeps the hints that are known. None of them changes what the library does, but for
- * alloc_shared_noncontig. */
+/* Keeps the hints that are known. Only alloc_shared_noncontig changes what the
+ * library does. */
 static int keep_hints(struct hly_mpi_win *win, struct hly_mpi_info *info)
 {
     int rc = MPI_SUCCESS;

@@ -68,7 +68,7 @@ static void *map_file(int fd, size_t bytes)
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* Of rank 0. */
+/* What rank 0 does. */
 static void create(struct hly_mpi_win *win, size_t bytes, struct invitation *to)
 {
     const int fd = memfd_create("halay-window", MFD_CLOEXEC);
@@ -94,7 +94,7 @@ static void create(struct hly_mpi_win *win, size_t bytes, struct invitation *to)
     to->fd = fd;
 }
 
-/* Of the others. The secret says that it is the same file: a pid may be of another namespace. */
+/* What the other ranks do. The secret says that it is the same file: a pid may be of another namespace. */
 static void join(struct hly_mpi_win *win, const struct invitation *to)
 {
     char path[64];

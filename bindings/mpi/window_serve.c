@@ -112,7 +112,7 @@ static bool has_data(const struct hly_mpi_order *order)
     return order->what != HLY_MPI_GET && order->what <= HLY_MPI_SWAP && order->op != HLY_MPI_NO_OP;
 }
 
-/* Of an order that was refused: up to what there is room for; the rest is lost with the message. */
+/* What does not fit, since the order was refused, is lost with the message. */
 static int receive_data(struct hly_mpi_win *win, int rank, char *to, int64_t room)
 {
     return halay_message_recv(to, (size_t)room, HALAY_UINT8, rank, HLY_MPI_TAG_DATA,

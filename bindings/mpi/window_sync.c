@@ -356,7 +356,7 @@ int hly_mpi_win_unlock(int rank, struct hly_mpi_win *win)
     return rc;
 }
 
-/* Of all ranks. */
+/* Asks all ranks. */
 static int ask_all(const char *function, struct hly_mpi_win *win, enum hly_mpi_order_what what,
                    int mode)
 {

@@ -372,7 +372,8 @@ static void long_round(enum way way)
 
 static void counters(void)
 {
-    enum { TIMES = 200 };
+    /* Mapped memory is so fast that ranks meet only if each goes on for some time. */
+    const int mapped = sort == ALLOCATE || sort == SHARED, TIMES = mapped ? 50000 : 200;
     const int64_t one = 1;
     int64_t last = -1, sum = 0, old, none = 0;
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win);
@@ -407,6 +408,62 @@ static void counters(void)
     MPI_Fetch_and_op(NULL, &none, MPI_INT64_T, size - 1, place(size - 1, 1), MPI_NO_OP, win);
     MPI_Win_unlock(size - 1, win);
     CHECK(none == all, "%s: compare and swap has counted to %lld", sorts[sort], (long long)none);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* Many orders are on their way when the epoch ends. */
+static void burst(enum way way)
+{
+    enum { TIMES = 2000, EACH = 40 };
+    const int to = (rank + 1) % size;
+    int64_t ones[EACH];
+    MPI_Datatype type = make_type(1, EACH);
+    for (int i = 0; i < EACH; i++)
+        ones[i] = 1;
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win);
+    memset(memory, 0, COMMON * sizeof(*memory));
+    MPI_Win_unlock(rank, win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    begin(way, to);
+    for (int i = 0; i < TIMES; i++)
+        MPI_Accumulate(ones, EACH, MPI_INT64_T, to, place(to, 0), 1, type, MPI_SUM, win);
+    if (way == LOCK_ALL)
+        MPI_Win_flush(to, win);
+    else
+        end(way, to);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < EACH; i++)
+        CHECK(((volatile int64_t *)memory)[2 * i] == TIMES, "%s, %s: word %d is %lld", sorts[sort],
+              ways[way], i, (long long)memory[2 * i]);
+    if (way == LOCK_ALL)
+        end(way, to);
+    MPI_Type_free(&type);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* A counter that is read and written: only an exclusive lock keeps it right. */
+static void locked_counter(void)
+{
+    enum { TIMES = 100 };
+    int64_t word = 0;
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win);
+    memory[2] = 0;
+    MPI_Win_unlock(rank, win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < TIMES; i++) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, size - 1, 0, win);
+        MPI_Get(&word, 1, MPI_INT64_T, size - 1, place(size - 1, 2), 1, MPI_INT64_T, win);
+        MPI_Win_flush(size - 1, win);
+        word++;
+        MPI_Put(&word, 1, MPI_INT64_T, size - 1, place(size - 1, 2), 1, MPI_INT64_T, win);
+        MPI_Win_unlock(size - 1, win);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, size - 1, 0, win);
+    MPI_Get(&word, 1, MPI_INT64_T, size - 1, place(size - 1, 2), 1, MPI_INT64_T, win);
+    MPI_Win_unlock(size - 1, win);
+    CHECK(word == (int64_t)size * TIMES, "%s: the locked counter is %lld", sorts[sort],
+          (long long)word);
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -497,7 +554,10 @@ int main(int argc, char **argv)
             random_round((enum way)(i % WAYS));
         for (int way = 0; way < WAYS; way++)
             long_round((enum way)way);
+        for (int way = 0; way < WAYS; way++)
+            burst((enum way)way);
         counters();
+        locked_counter();
         pairs();
         passive_target();
         free_window();
