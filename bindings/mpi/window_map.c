@@ -94,7 +94,8 @@ static void create(struct hly_mpi_win *win, size_t bytes, struct invitation *to)
     to->fd = fd;
 }
 
-/* What the other ranks do. The secret says that it is the same file: a pid may be of another namespace. */
+/* What the other ranks do. The secret says that it is the same file: a pid may be of another
+ * namespace. */
 static void join(struct hly_mpi_win *win, const struct invitation *to)
 {
     char path[64];
