@@ -228,7 +228,8 @@ static int send_copy(const struct hly_mpi_end *e, struct hly_mpi_buffer *b)
     const int64_t bytes = e->count * e->type->size + OVERHEAD;
     reap(b);
     if (!b->attached)
-        return hly_mpi_fail(MPI_ERR_BUFFER, "%s: no buffer is attached", e->function);
+        return hly_mpi_fail(MPI_ERR_BUFFER,
+                            "%s: no buffer is attached: call MPI_Buffer_attach first", e->function);
     if (b->at != MPI_BUFFER_AUTOMATIC && b->used + bytes > b->size)
         return hly_mpi_fail(MPI_ERR_BUFFER,
                             "%s: the message needs %lld bytes of the attached buffer, and %lld of "

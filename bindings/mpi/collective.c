@@ -7,6 +7,7 @@
 #include <halay/local.h>
 
 #include "error.h"
+#include "message.h"
 
 /* ---------------------------------------------------------------- what a call keeps */
 
@@ -366,7 +367,7 @@ static void refuse_later(struct hly_mpi_comm *comm, const char *function, halay_
     made->active = true;
     made->comm = comm;
     hly_mpi_object_hold(comm);
-    hly_mpi_request_free(&made);
+    hly_mpi_request_free_active(made);
 }
 
 int hly_mpi_collect_refuse(struct hly_mpi_collect *call, int rc)

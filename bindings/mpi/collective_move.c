@@ -8,6 +8,14 @@
         .how = how, .comm = comm, .what = (what_), .type = HALAY_UINT8, .root = (root_)};          \
     int rc = hly_mpi_check_collective(how, comm)
 
+/* The call moves `bytes`, as numbers of the type, so that Halay compares these, too. No bytes have
+ * no type. */
+static void move(struct hly_mpi_collect *call, int64_t bytes, const struct hly_mpi_type *type)
+{
+    call->type = bytes ? hly_mpi_type_compared(type) : HALAY_UINT8;
+    call->count = (size_t)bytes / halay_type_bytes(call->type);
+}
+
 /* The same buffer as input and output, which MPI writes in another way. */
 static int check_alias(const struct hly_mpi_how *how, const void *in, int64_t in_bytes,
                        const void *out)
@@ -42,7 +50,7 @@ static int bcast(const struct hly_mpi_how *how, void *buffer, int64_t count,
         rc = hly_mpi_check_side(how, buffer, count, type);
     if (rc)
         return hly_mpi_collect_refuse(&call, rc);
-    call.count = (size_t)(count * type->size);
+    move(&call, count * type->size, type);
     call.out = hly_mpi_collect_bytes(&call, root == comm->rank ? HLY_MPI_PACK : HLY_MPI_UNPACK,
                                      buffer, count, type);
     return call.out ? hly_mpi_collect(&call) : hly_mpi_collect_refuse(&call, MPI_ERR_NO_MEM);
@@ -50,10 +58,19 @@ static int bcast(const struct hly_mpi_how *how, void *buffer, int64_t count,
 
 /* ---------------------------------------------------------------- gather, scatter */
 
-static int check_equal(const struct hly_mpi_how *how, int64_t sent, int64_t received)
+static int check_equal(const struct hly_mpi_how *how, int64_t sent,
+                       const struct hly_mpi_type *sendtype, int64_t received,
+                       const struct hly_mpi_type *recvtype)
 {
-    if (sent == received)
+    if (sent == received &&
+        (!sent || hly_mpi_type_compared(sendtype) == hly_mpi_type_compared(recvtype)))
         return MPI_SUCCESS;
+    if (sent == received)
+        return hly_mpi_fail(MPI_ERR_TYPE,
+                            "%s: this rank sends numbers of %s and receives those of %s: make the "
+                            "types equal",
+                            how->function, halay_type_name(hly_mpi_type_compared(sendtype)),
+                            halay_type_name(hly_mpi_type_compared(recvtype)));
     return hly_mpi_fail(MPI_ERR_COUNT,
                         "%s: this rank sends %lld bytes and receives %lld from each: make "
                         "sendcount and recvcount equal",
@@ -77,7 +94,7 @@ static int root_side(struct hly_mpi_collect *call, bool gathers, const void *buf
         call->out = bytes;
     else
         call->in = bytes;
-    call->count = (size_t)block;
+    move(call, block, type);
     return rc;
 }
 
@@ -101,7 +118,8 @@ static int gather(const struct hly_mpi_how *how, const void *sendbuf, int64_t se
     if (!rc && is_root && !in_place)
         rc = check_alias(how, sendbuf, sendcount * sendtype->size, recvbuf);
     if (!rc && is_root && !in_place)
-        rc = check_equal(how, sendcount * sendtype->size, recvcount * recvtype->size);
+        rc = check_equal(how, sendcount * sendtype->size, sendtype, recvcount * recvtype->size,
+                         recvtype);
     if (!rc && is_root)
         rc = root_side(&call, true, recvbuf, recvcount, recvtype, in_place);
     if (rc)
@@ -110,7 +128,7 @@ static int gather(const struct hly_mpi_how *how, const void *sendbuf, int64_t se
         call.in = HALAY_IN_PLACE;
         return hly_mpi_collect(&call);
     }
-    call.count = (size_t)(sendcount * sendtype->size);
+    move(&call, sendcount * sendtype->size, sendtype);
     call.in = hly_mpi_collect_bytes(&call, HLY_MPI_PACK, sendbuf, sendcount, sendtype);
     return call.in ? hly_mpi_collect(&call) : hly_mpi_collect_refuse(&call, MPI_ERR_NO_MEM);
 }
@@ -135,7 +153,8 @@ static int scatter(const struct hly_mpi_how *how, const void *sendbuf, int64_t s
     if (!rc && is_root && !in_place)
         rc = check_alias(how, sendbuf, sendcount * sendtype->size, recvbuf);
     if (!rc && is_root && !in_place)
-        rc = check_equal(how, sendcount * sendtype->size, recvcount * recvtype->size);
+        rc = check_equal(how, sendcount * sendtype->size, sendtype, recvcount * recvtype->size,
+                         recvtype);
     if (!rc && is_root)
         rc = root_side(&call, false, sendbuf, sendcount, sendtype, in_place);
     if (rc)
@@ -144,7 +163,7 @@ static int scatter(const struct hly_mpi_how *how, const void *sendbuf, int64_t s
         call.out = (void *)(uintptr_t)HALAY_IN_PLACE;
         return hly_mpi_collect(&call);
     }
-    call.count = (size_t)(recvcount * recvtype->size);
+    move(&call, recvcount * recvtype->size, recvtype);
     call.out = hly_mpi_collect_bytes(&call, HLY_MPI_UNPACK, recvbuf, recvcount, recvtype);
     return call.out ? hly_mpi_collect(&call) : hly_mpi_collect_refuse(&call, MPI_ERR_NO_MEM);
 }
@@ -175,7 +194,7 @@ static int both_sides(struct hly_mpi_collect *call, const void *sendbuf, int64_t
         return MPI_ERR_NO_MEM;
     if (in_place) {
         call->in = HALAY_IN_PLACE;
-        call->count = (size_t)block;
+        move(call, block, recvtype);
         if (all_sent || recvtype->dense || !block)
             return MPI_SUCCESS;
         return hly_mpi_collect_copy(call, HLY_MPI_PACK,
@@ -183,10 +202,10 @@ static int both_sides(struct hly_mpi_collect *call, const void *sendbuf, int64_t
                                         call->comm->rank * recvcount * recvtype->extent,
                                     recvcount, recvtype, out + call->comm->rank * block);
     }
-    rc = check_equal(how, sendcount * sendtype->size, block);
+    rc = check_equal(how, sendcount * sendtype->size, sendtype, block, recvtype);
     if (rc)
         return rc;
-    call->count = (size_t)block;
+    move(call, block, recvtype);
     call->in = hly_mpi_collect_bytes(call, HLY_MPI_PACK, sendbuf, m * sendcount, sendtype);
     return call->in ? MPI_SUCCESS : MPI_ERR_NO_MEM;
 }

@@ -243,7 +243,7 @@ int hly_mpi_allreduce_error(int code, const struct hly_mpi_type *type, const str
 {
     const int rc = hly_mpi_result(code, comm, "MPI_Allreduce");
     if (code == HALAY_EINVAL && !halay_op_takes((halay_op_t)op->halay, (halay_type_t)type->halay))
-        return hly_mpi_fail(MPI_ERR_OP, "MPI_Allreduce: the operation does not take %s",
+        return hly_mpi_fail(MPI_ERR_OP, "MPI_Allreduce: %s does not take %s", hly_mpi_op_name(op),
                             type->name);
     return rc;
 }

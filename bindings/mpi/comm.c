@@ -8,12 +8,12 @@
 
 int hly_mpi_check_comm(const char *function, const struct hly_mpi_comm *comm)
 {
-    if (comm)
+    if (__builtin_expect(comm && !comm->freed, 1))
         return MPI_SUCCESS;
+    if (comm)
+        return hly_mpi_fail(MPI_ERR_COMM, "%s: the communicator was freed", function);
     const int rc = hly_mpi_check_job(function);
-    return rc ? rc
-              : hly_mpi_fail(MPI_ERR_COMM, "%s: the communicator is MPI_COMM_NULL, or was freed",
-                             function);
+    return rc ? rc : hly_mpi_fail(MPI_ERR_COMM, "%s: the communicator is MPI_COMM_NULL", function);
 }
 
 /* The last user has gone: the program, requests, and other communicators. */
@@ -233,6 +233,7 @@ static int comm_free(const char *function, struct hly_mpi_comm **comm)
         return rc;
     hly_mpi_buffer_free((*comm)->buffer); /* what is pending in it uses the communicator */
     (*comm)->buffer = NULL;
+    (*comm)->freed = true;
     hly_mpi_object_release(*comm);
     *comm = NULL;
     return MPI_SUCCESS;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "comm.h"
+#include "message.h"
 
 int hly_mpi_inter_make(const char *function, halay_comm_t *halay, struct hly_mpi_group *local,
                        struct hly_mpi_group *remote, bool local_is_first,
@@ -83,14 +84,28 @@ static int meet(const struct hly_mpi_group *group, struct hly_mpi_comm *peer, in
     struct hly_mpi_type *type = hly_mpi_predefined(HLY_MPI_TYPE, 0x209); /* MPI_INT */
     struct hly_mpi_status status;
     int size = group->size;
-    int rc = hly_mpi_sendrecv(&size, 1, type, leader, tag, n, 1, type, leader, tag, peer, &status);
+    struct hly_mpi_end out = {.function = "MPI_Intercomm_create",
+                              .buffer = &size,
+                              .count = 1,
+                              .type = type,
+                              .rank = leader,
+                              .tag = tag,
+                              .comm = peer,
+                              .sends = true};
+    struct hly_mpi_end in = out;
+    in.sends = false;
+    in.buffer = n;
+    int rc = hly_mpi_exchange_message(&out, &in, &status);
     if (rc)
         return rc;
     *list = malloc((size_t)(*n + 1) * sizeof(int));
     if (!*list)
         return hly_mpi_fail(MPI_ERR_NO_MEM, "MPI_Intercomm_create: no memory for %d ranks", *n);
-    return hly_mpi_sendrecv(group->world, size, type, leader, tag, *list, *n, type, leader, tag,
-                            peer, &status);
+    out.buffer = (void *)(uintptr_t)group->world;
+    out.count = size;
+    in.buffer = *list;
+    in.count = *n;
+    return hly_mpi_exchange_message(&out, &in, &status);
 }
 
 static int check_leaders(const struct hly_mpi_comm *local, int local_leader,
@@ -199,6 +214,20 @@ int hly_mpi_intercomm_merge(struct hly_mpi_comm *intercomm, int high,
     if (!list)
         return hly_mpi_fail(MPI_ERR_NO_MEM, "%s: no memory for %d ranks", function, n);
     int code = halay_allgather(&flag, list, 1, HALAY_INT32, intercomm->halay);
+    for (int i = 0; i < n && !code; i++) {
+        const bool here =
+            i - intercomm->local_first >= 0 && i - intercomm->local_first < local->size;
+        const int base = here ? intercomm->local_first : intercomm->remote_first;
+        if (list[i] == list[base])
+            continue;
+        rc = hly_mpi_fail(
+            MPI_ERR_ARG,
+            "%s: rank %d of a group has passed %d as high, and rank 0 of it %d: pass the "
+            "same on all ranks of a group",
+            function, i - base, list[i], list[base]);
+        free(list);
+        return rc;
+    }
     const int other = code ? 0 : list[intercomm->remote_first];
     const bool first = flag == other ? !intercomm->local_first : flag < other;
     if (!code)

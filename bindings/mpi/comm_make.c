@@ -134,14 +134,15 @@ int hly_mpi_comm_divide(const char *function, struct hly_mpi_comm *comm, int col
 
 int hly_mpi_comm_split(struct hly_mpi_comm *comm, int color, int key, struct hly_mpi_comm **newcomm)
 {
-    const int rc = hly_mpi_check_comm("MPI_Comm_split", comm);
+    const char *function = "MPI_Comm_split";
+    int rc = hly_mpi_check_comm(function, comm);
     if (rc)
         return rc;
-    if (color < 0 && color != MPI_UNDEFINED)
-        return hly_mpi_fail(MPI_ERR_ARG,
-                            "MPI_Comm_split: color is %d: it has to be 0 or more, or MPI_UNDEFINED",
-                            color);
-    return hly_mpi_comm_divide("MPI_Comm_split", comm, color < 0 ? -1 : color, key, newcomm);
+    if (color >= 0 || color == MPI_UNDEFINED)
+        return hly_mpi_comm_divide(function, comm, color < 0 ? -1 : color, key, newcomm);
+    rc = hly_mpi_fail(MPI_ERR_ARG, "%s: color is %d: it has to be 0 or more, or MPI_UNDEFINED",
+                      function, color);
+    return hly_mpi_topology_refuse(function, comm, rc);
 }
 
 /* Does the info name the memory that a node's ranks share? */
@@ -202,6 +203,29 @@ static int members(const char *function, const struct hly_mpi_comm *comm,
     return MPI_SUCCESS;
 }
 
+/* Has each rank of the new communicator passed the group that it has? The same error on all. */
+static int check_same(const char *function, struct hly_mpi_group *group, struct hly_mpi_comm **made)
+{
+    int result = MPI_UNEQUAL, mine, first,
+        rc = hly_mpi_group_compare(group, (*made)->group, &result);
+    if (rc)
+        return rc;
+    mine = result == MPI_IDENT ? (*made)->size : (*made)->rank;
+    const int code = halay_allreduce(&mine, &first, 1, HALAY_INT32, HALAY_MIN, (*made)->halay);
+    if (code)
+        rc = hly_mpi_result(code, *made, function);
+    else if (first < (*made)->size)
+        rc = hly_mpi_fail(MPI_ERR_GROUP,
+                          "%s: the groups of the ranks differ and overlap: rank %d of "
+                          "MPI_COMM_WORLD has passed another one than others",
+                          function, (*made)->group->world[first]);
+    if (rc) {
+        hly_mpi_object_release(*made);
+        *made = NULL;
+    }
+    return rc;
+}
+
 /* Ranks may pass different groups, if these have no member in common: so it is a split by the first
  * member. */
 int hly_mpi_comm_create(struct hly_mpi_comm *comm, struct hly_mpi_group *group,
@@ -222,7 +246,7 @@ int hly_mpi_comm_create(struct hly_mpi_comm *comm, struct hly_mpi_group *group,
                                             : ranks[0],
                              member ? group->rank : 0, newcomm);
     free(ranks);
-    return rc;
+    return rc || !*newcomm || comm->remote ? rc : check_same("MPI_Comm_create", group, newcomm);
 }
 
 /* How often lists of ranks have made communicators by a tag, since Halay's tags have to differ. */

@@ -76,6 +76,11 @@ void *hly_mpi_object_new(enum hly_mpi_kind kind, size_t bytes);
 void *hly_mpi_object_of(enum hly_mpi_kind kind, uint32_t handle);
 void hly_mpi_object_hold(void *object);
 void hly_mpi_object_release(void *object);
+/* The program has freed it, and the library still uses it: the handle is not valid any more. */
+void hly_mpi_object_hide(void *object);
+/* The next object of the kind that the program can name, from *at on, which begins with 0; NULL:
+ * there is none. Only while no other thread makes or frees objects. */
+void *hly_mpi_object_next(enum hly_mpi_kind kind, uint32_t *at);
 void hly_mpi_object_ends(enum hly_mpi_kind kind, void (*end)(void *object));
 
 /* MPICH's MPIX_C_FLOAT16, which the standard's ABI does not have. */
@@ -128,6 +133,12 @@ int hly_mpi_fail(int mpi_class, const char *format, ...) __attribute__((format(p
  * text; 0: MPI_SUCCESS. comm may be NULL. */
 int hly_mpi_result(int code, const struct hly_mpi_comm *comm, const char *function);
 
+int hly_mpi_result_at(int code, halay_comm_t *comm, const char *function);
+/* The last error gets this class, and the text, if it is not NULL. Returns the class. */
+int hly_mpi_fail_again(int mpi_class, const char *text);
+/* The text of the thread's last error, if it has this class; or NULL. */
+const char *hly_mpi_last_text(int mpi_class);
+
 /* ---------------------------------------------------------------- the job: job.c */
 
 struct hly_mpi_job {
@@ -139,6 +150,11 @@ struct hly_mpi_job {
     struct hly_mpi_op_slots *op_slots; /* of the context: op_user.c */
 };
 extern struct hly_mpi_job hly_mpi_job;
+/* Ends this process with the code, and so the job. */
+_Noreturn void hly_mpi_job_end(int code);
+/* left.c: at MPI_Finalize, says what the program has not ended: requests, messages; and, with
+ * HALAY_DEBUG=info, communicators. */
+void hly_mpi_left_tell(void);
 
 /* ---------------------------------------------------------------- datatypes: type.c, pack.c */
 
@@ -164,6 +180,9 @@ struct hly_mpi_type {
 uint64_t hly_mpi_signature(int64_t count, const struct hly_mpi_type *type);
 /* Has it data of MPI_BYTE or MPI_PACKED alone? Such data match all. */
 bool hly_mpi_type_untyped(const struct hly_mpi_type *type);
+/* The type by which Halay compares the data of ranks: that of the numbers that it has, signed;
+ * HALAY_UINT8 for bytes, characters, and what Halay has no type for. message.c. */
+halay_type_t hly_mpi_type_compared(const struct hly_mpi_type *type);
 /* A face says so of a type that one of the large-count constructors, MPI_Type_..._c, has made. */
 void hly_mpi_type_made_large(struct hly_mpi_type *type);
 
@@ -196,6 +215,8 @@ int hly_mpi_op_find(const char *function, struct hly_mpi_op *op, struct hly_mpi_
 int hly_mpi_op_find_alone(const char *function, const struct hly_mpi_op *op,
                           const struct hly_mpi_type *type, halay_op_t *found, halay_type_t *as,
                           int64_t *each);
+/* "MPI_SUM". */
+const char *hly_mpi_op_name(const struct hly_mpi_op *op);
 /* Once for each hly_mpi_op_find() that has succeeded. */
 void hly_mpi_op_done(halay_op_t found);
 /* hly_mpi_result() of an allreduce of the named type by the predefined operation. */
@@ -217,6 +238,7 @@ struct hly_mpi_comm {
     struct hly_mpi_info *info;
     struct hly_mpi_tags *tags;     /* of MPI_Comm_create_group: comm_make.c */
     struct hly_mpi_buffer *buffer; /* for MPI_Bsend: buffer.c; NULL: none */
+    bool freed;                    /* by the program; requests still use it */
     char name[128];
 };
 struct hly_mpi_group {
@@ -275,6 +297,7 @@ struct hly_mpi_request {
     bool persistent, active;
     bool done; /* result and status are kept here, for the program */
     int result;
+    char *why;                 /* text of the result, if it is an error; or NULL */
     halay_request_t *halay;    /* NULL: it is done already */
     struct hly_mpi_comm *comm; /* held: released when the request is freed, after `halay` was */
     const char *function;      /* "MPI_Irecv", for messages */

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "error.h"
 #include "window.h"
@@ -60,12 +61,11 @@ static int call(struct hly_mpi_errhandler *handler, enum hly_mpi_kind kind, void
         handler->head.face->call_error(handler->fn, kind, object, &code);
         return code;
     }
-    fprintf(stderr, "rank %d: %s\n", hly_mpi_job.world ? hly_mpi_job.world->rank : 0,
-            hly_mpi_error_text(code));
-    struct hly_mpi_comm *comm =
-        kind == HLY_MPI_COMM && handler == &hly_mpi_errors_abort ? object : NULL;
-    hly_mpi_abort(comm ? comm : hly_mpi_job.world, code);
-    abort();
+    if (hly_mpi_job.size)
+        fprintf(stderr, "rank %d: %s\n", hly_mpi_job.rank, hly_mpi_error_text(code));
+    else /* before MPI_Init */
+        fprintf(stderr, "process %d: %s\n", (int)getpid(), hly_mpi_error_text(code));
+    hly_mpi_job_end(code);
 }
 
 /* The communicator that gets errors of no object: MPI_COMM_SELF since MPI 4.0, MPI_COMM_WORLD

@@ -45,15 +45,35 @@ static int class_of(int code)
     }
 }
 
-int hly_mpi_result(int code, const struct hly_mpi_comm *comm, const char *function)
+int hly_mpi_result_at(int code, halay_comm_t *comm, const char *function)
 {
     halay_verdict_t verdict = {.size = sizeof verdict};
     if (code == HALAY_OK)
         return MPI_SUCCESS;
-    if (comm && comm->halay && halay_comm_verdict(comm->halay, &verdict) == HALAY_OK &&
-        verdict.code == code)
-        return hly_mpi_fail(class_of(code), "%s: %s", function, verdict.text);
-    return hly_mpi_fail(class_of(code), "%s: %s", function, halay_strerror(code));
+    if (!comm || halay_comm_verdict(comm, &verdict) != HALAY_OK || verdict.code != code)
+        return hly_mpi_fail(class_of(code), "%s: %s", function, halay_strerror(code));
+    /* The program has not called the barrier of MPI_Finalize. */
+    const bool barrier = code == HALAY_EMISMATCH && strstr(verdict.text, "called barrier");
+    return hly_mpi_fail(class_of(code), "%s: %s%s", function, verdict.text,
+                        barrier ? ". MPI_Finalize is a barrier, too" : "");
+}
+
+int hly_mpi_result(int code, const struct hly_mpi_comm *comm, const char *function)
+{
+    return hly_mpi_result_at(code, comm ? comm->halay : NULL, function);
+}
+
+int hly_mpi_fail_again(int mpi_class, const char *text)
+{
+    if (text)
+        snprintf(last.text, sizeof last.text, "%s", text);
+    last.code = mpi_class;
+    return mpi_class;
+}
+
+const char *hly_mpi_last_text(int mpi_class)
+{
+    return last.code == mpi_class ? last.text : NULL;
 }
 
 /* ---------------------------------------------------------------- classes and codes */

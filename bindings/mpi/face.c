@@ -87,30 +87,31 @@ int face_bad(const char *function, int bad)
         int code;
         const char *noun;
     } kinds[HLY_MPI_KINDS] = {
-        [HLY_MPI_COMM] = {MPI_ERR_COMM, "communicator"},
-        [HLY_MPI_GROUP] = {MPI_ERR_GROUP, "group"},
-        [HLY_MPI_TYPE] = {MPI_ERR_TYPE, "datatype"},
-        [HLY_MPI_OP] = {MPI_ERR_OP, "operation"},
-        [HLY_MPI_REQUEST] = {MPI_ERR_REQUEST, "request"},
-        [HLY_MPI_ERRHANDLER] = {MPI_ERR_ERRHANDLER, "error handler"},
-        [HLY_MPI_INFO] = {MPI_ERR_INFO, "info object"},
-        [HLY_MPI_MESSAGE] = {MPI_ERR_REQUEST, "message"},
-        [HLY_MPI_WIN] = {MPI_ERR_WIN, "window"},
-        [HLY_MPI_FILE] = {MPI_ERR_FILE, "file"},
-        [HLY_MPI_SESSION] = {MPI_ERR_SESSION, "session"},
+        [HLY_MPI_COMM] = {MPI_ERR_COMM, "a communicator"},
+        [HLY_MPI_GROUP] = {MPI_ERR_GROUP, "a group"},
+        [HLY_MPI_TYPE] = {MPI_ERR_TYPE, "a datatype"},
+        [HLY_MPI_OP] = {MPI_ERR_OP, "an operation"},
+        [HLY_MPI_REQUEST] = {MPI_ERR_REQUEST, "a request"},
+        [HLY_MPI_ERRHANDLER] = {MPI_ERR_ERRHANDLER, "an error handler"},
+        [HLY_MPI_INFO] = {MPI_ERR_INFO, "an info object"},
+        [HLY_MPI_MESSAGE] = {MPI_ERR_REQUEST, "a message"},
+        [HLY_MPI_WIN] = {MPI_ERR_WIN, "a window"},
+        [HLY_MPI_FILE] = {MPI_ERR_FILE, "a file"},
+        [HLY_MPI_SESSION] = {MPI_ERR_SESSION, "a session"},
     };
     if (bad == -1)
         return hly_mpi_fail(MPI_ERR_NO_MEM, "%s: no memory for a copy of an array", function);
     if (bad == -2)
-        return hly_mpi_fail(MPI_ERR_ARG, "%s: the address of a handle is NULL", function);
+        return hly_mpi_fail(MPI_ERR_ARG, "%s: the address of a result is NULL", function);
     if (bad == -3)
         return hly_mpi_fail(MPI_ERR_ARG, "%s: the status is NULL or MPI_STATUS_IGNORE", function);
     if (!hly_mpi_job.context && kinds[bad].code != MPI_ERR_INFO)
         return hly_mpi_fail(kinds[bad].code, "%s: the %s does not exist %s", function,
-                            kinds[bad].noun,
+                            strchr(kinds[bad].noun, ' ') + 1,
                             hly_mpi_job.finalized ? "after MPI_Finalize" : "before MPI_Init");
     return hly_mpi_fail(kinds[bad].code,
-                        "%s: the handle of a %s is not valid: it was freed, or never made",
+                        "%s: the handle of %s is not valid: it was freed, never made, or is of "
+                        "another kind",
                         function, kinds[bad].noun);
 }
 

@@ -145,12 +145,13 @@ static inline bool face_allreduce(const void *sendbuf, void *recvbuf, int64_t co
     const struct hly_mpi_type *type = face_fixed(0x200, 0x3ff, face_value_type(datatype));
     const struct hly_mpi_op *by = face_fixed(0x20, 0x3f, face_value_op(op));
     struct hly_mpi_comm *on = face_fixed(0x100, 0x107, face_value_comm(comm));
+    recvbuf = in_buffer(recvbuf);
     if (!LIKELY(type && type->number && by && by->halay >= 0 && on && on->halay && count >= 0 &&
-                sendbuf != recvbuf))
+                sendbuf != recvbuf && (uintptr_t)recvbuf > (uintptr_t)MPI_IN_PLACE))
         return false;
     sendbuf = in_buffer(sendbuf) == MPI_IN_PLACE ? HALAY_IN_PLACE : sendbuf;
-    *rc = halay_allreduce(sendbuf, in_buffer(recvbuf), (size_t)count,
-                          (halay_type_t)(type->number - 1), (halay_op_t)by->halay, on->halay);
+    *rc = halay_allreduce(sendbuf, recvbuf, (size_t)count, (halay_type_t)(type->number - 1),
+                          (halay_op_t)by->halay, on->halay);
     if (!LIKELY(!*rc))
         *rc = face_raise(HLY_MPI_COMM, on, hly_mpi_allreduce_error(*rc, type, by, on));
     return true;

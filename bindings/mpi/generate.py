@@ -248,6 +248,10 @@ class Wrapper:
             self.add_copied(p)
         elif p.base in [*NUMBERS, "ordering", "safety"]:
             self.add_number(p)
+        elif p.kind == "int>" and not self.f.name.startswith(("T_", "Init")):
+            self.bad = True
+            self.scalars.append(f"if (!{n})\n        bad = -2;")
+            self.arguments.append(n)
         elif p.mark and p.base in NARROW and not self.f.large:
             start = f"{n} ? *{n} : 0" if p.mark == "&" else "0"
             self.scalars.append(f"int64_t {n}_ = {start};")

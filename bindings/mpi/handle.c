@@ -124,6 +124,24 @@ void hly_mpi_object_release(void *object)
     free(object);
 }
 
+void hly_mpi_object_hide(void *object)
+{
+    struct hly_mpi_head *head = object;
+    if (head->handle >= HLY_MPI_NUMBERS)
+        __atomic_store_n(&slot_at(head->handle & INDEX_MASK)->handle, 0, __ATOMIC_RELEASE);
+}
+
+void *hly_mpi_object_next(enum hly_mpi_kind kind, uint32_t *at)
+{
+    while (++*at < table.slots) {
+        const struct hly_mpi_slot *slot = slot_at(*at);
+        const struct hly_mpi_head *head = slot->object;
+        if (slot->handle >> HLY_MPI_KIND_SHIFT == (uint32_t)kind && head->handle == slot->handle)
+            return slot->object; /* and it is not predefined */
+    }
+    return NULL;
+}
+
 void hly_mpi_object_ends(enum hly_mpi_kind kind, void (*end)(void *object))
 {
     table.end[kind] = end;

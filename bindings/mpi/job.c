@@ -25,6 +25,7 @@ struct hly_mpi_job hly_mpi_job;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int users; /* the world, and sessions that are open */
 static pthread_t main_thread;
+static pid_t process; /* not a child's, which fork() has made */
 static bool sessions; /* there was one: it may have MPI_THREAD_MULTIPLE */
 
 _Thread_local const char *hly_mpi_called;
@@ -118,26 +119,26 @@ static int use_job(const char *function)
     return MPI_SUCCESS;
 }
 
-/* With the lock. All ranks have to come, since the others may wait for what this one still sends.
- */
-static int leave_job(const char *function)
+/* With the lock. All ranks have to come, since the others may wait for what this one still sends;
+ * but not if they have `failed` to meet already. */
+static int leave_job(const char *function, int failed)
 {
     if (--users)
-        return MPI_SUCCESS;
-    hly_mpi_buffers_leave();
-    hly_mpi_requests_leave();
-    int rc = halay_barrier(hly_mpi_job.base);
+        return failed;
+    if (!failed) {
+        hly_mpi_buffers_leave();
+        hly_mpi_requests_leave();
+    }
+    int rc = failed
+                 ? failed
+                 : hly_mpi_result_at(halay_barrier(hly_mpi_job.base), hly_mpi_job.base, function);
     hly_mpi_windows_leave();
     halay_comm_free(hly_mpi_job.base);
     hly_mpi_job.base = NULL;
     hly_mpi_ops_leave();
     const int ended = halay_finalize(hly_mpi_job.context);
     hly_mpi_job.context = NULL;
-    rc = rc ? rc : ended;
-    if (!rc)
-        return MPI_SUCCESS;
-    fprintf(stderr, "%s: rank %d: %s\n", function, hly_mpi_job.rank, halay_strerror(rc));
-    return hly_mpi_result(rc, NULL, function);
+    return rc ? rc : hly_mpi_result(ended, NULL, function);
 }
 
 /* ---------------------------------------------------------------- the world */
@@ -192,10 +193,11 @@ static int init(const char *function, int required, int *provided)
         goto unlock;
     rc = make_world(function);
     if (rc) {
-        leave_job(function);
+        leave_job(function, MPI_SUCCESS);
         goto unlock;
     }
     main_thread = pthread_self();
+    process = getpid();
     hly_mpi_job.thread_level = levels[level];
     hly_mpi_job.initialized = 1;
     tell_calls();
@@ -235,11 +237,11 @@ int hly_mpi_finalize(void)
     hly_mpi_job.self->buffer = hly_mpi_job.world->buffer = NULL;
     hly_mpi_buffers_leave();
     hly_mpi_requests_leave();
-    const int code = halay_barrier(hly_mpi_job.world->halay);
-    if (code)
-        fprintf(stderr, "MPI_Finalize: rank %d: %s\n", hly_mpi_job.rank, halay_strerror(code));
+    const int met =
+        hly_mpi_result(halay_barrier(hly_mpi_job.world->halay), hly_mpi_job.world, "MPI_Finalize");
+    if (!met)
+        hly_mpi_left_tell();
     rc = rc ? rc : world;
-    rc = rc ? rc : hly_mpi_result(code, hly_mpi_job.world, "MPI_Finalize");
     pthread_mutex_lock(&lock);
     hly_mpi_predefine(HLY_MPI_COMM, 0x101, NULL);
     hly_mpi_predefine(HLY_MPI_COMM, 0x102, NULL);
@@ -247,7 +249,7 @@ int hly_mpi_finalize(void)
     hly_mpi_comm_close(hly_mpi_job.world);
     hly_mpi_job.self = hly_mpi_job.world = NULL;
     hly_mpi_job.finalized = 1;
-    const int left = leave_job("MPI_Finalize");
+    const int left = leave_job("MPI_Finalize", met);
     pthread_mutex_unlock(&lock);
     return rc ? rc : left;
 }
@@ -281,17 +283,31 @@ int hly_mpi_query_thread(int *provided)
 }
 
 /* The launcher ends the other ranks when one has ended with an error. */
+void hly_mpi_job_end(int code)
+{
+    const struct timespec pause = {.tv_nsec = 500000000};
+    fflush(NULL);
+    /* The launcher reports the first rank that ends: one that has only seen another's end waits. */
+    if (code == MPI_ERR_PROC_ABORTED)
+        nanosleep(&pause, NULL);
+    _exit(code & 0xff ? code & 0xff : 1);
+}
+
 int hly_mpi_abort(struct hly_mpi_comm *comm, int errorcode)
 {
     const char *name = comm && comm->name[0] ? comm->name : "a communicator";
-    const struct timespec pause = {.tv_nsec = 500000000};
-    fflush(NULL);
     fprintf(stderr, "MPI_Abort: rank %d has ended the job, with code %d, on %s\n", hly_mpi_job.rank,
             errorcode, name);
-    /* The launcher reports the first rank that ends: one that has only seen another's end waits. */
-    if (errorcode == MPI_ERR_PROC_ABORTED)
-        nanosleep(&pause, NULL);
-    _exit(errorcode & 0xff ? errorcode & 0xff : 1);
+    hly_mpi_job_end(errorcode);
+}
+
+/* A program that returns from main() without MPI_Finalize may leave others to wait. */
+__attribute__((destructor)) static void end_process(void)
+{
+    if (hly_mpi_job.initialized && !hly_mpi_job.finalized && process == getpid())
+        fprintf(stderr,
+                "rank %d: the program has ended without MPI_Finalize: call it on every rank\n",
+                hly_mpi_job.rank);
 }
 
 int hly_mpi_get_processor_name(char *name, int *resultlen)
@@ -347,7 +363,7 @@ int hly_mpi_session_init(struct hly_mpi_info *info, struct hly_mpi_errhandler *e
     }
     hly_mpi_drop(made);
     pthread_mutex_lock(&lock);
-    leave_job("MPI_Session_init");
+    leave_job("MPI_Session_init", MPI_SUCCESS);
     pthread_mutex_unlock(&lock);
     return rc ? rc : hly_mpi_fail(MPI_ERR_NO_MEM, "MPI_Session_init: no memory for the session");
 }
@@ -360,7 +376,7 @@ int hly_mpi_session_finalize(struct hly_mpi_session **session)
     hly_mpi_object_release(*session);
     *session = NULL;
     pthread_mutex_lock(&lock);
-    rc = leave_job("MPI_Session_finalize");
+    rc = leave_job("MPI_Session_finalize", MPI_SUCCESS);
     pthread_mutex_unlock(&lock);
     return rc;
 }

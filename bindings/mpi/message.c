@@ -8,6 +8,7 @@
  */
 #include "message.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,8 @@ static int check_rank(const struct hly_mpi_end *e)
     if (e->rank == MPI_PROC_NULL || (!e->sends && e->rank == MPI_ANY_SOURCE) ||
         (e->rank >= 0 && e->rank < n))
         return MPI_SUCCESS;
+    if (e->rank == MPI_ANY_SOURCE)
+        return hly_mpi_fail(MPI_ERR_RANK, "%s: MPI_ANY_SOURCE is for receives", e->function);
     return hly_mpi_fail(MPI_ERR_RANK, "%s: rank %d: the communicator has ranks 0 to %d",
                         e->function, e->rank, n - 1);
 }
@@ -40,15 +43,37 @@ int hly_mpi_end_check(const struct hly_mpi_end *e)
 {
     int rc = hly_mpi_check_comm(e->function, e->comm);
     rc = rc ? rc : check_rank(e);
-    if (!rc && e->tag < 0 && (e->sends || e->tag != MPI_ANY_TAG))
+    if (!rc && e->sends && e->tag == MPI_ANY_TAG)
+        rc = hly_mpi_fail(MPI_ERR_TAG, "%s: MPI_ANY_TAG is for receives", e->function);
+    if (!rc && e->tag < 0 && e->tag != MPI_ANY_TAG)
         rc = hly_mpi_fail(MPI_ERR_TAG, "%s: tag %d: a tag is 0 or more", e->function, e->tag);
     if (!rc && e->buffer == MPI_IN_PLACE)
         rc = hly_mpi_fail(MPI_ERR_BUFFER, "%s: MPI_IN_PLACE is for collectives", e->function);
-    return rc ? rc : hly_mpi_check_data(e->function, e->buffer, e->count, e->type);
+    rc = rc ? rc : hly_mpi_check_data(e->function, e->buffer, e->count, e->type);
+    if (!rc && !e->sends && e->count && e->type->size > e->type->true_extent)
+        rc = hly_mpi_fail(MPI_ERR_TYPE,
+                          "%s: the datatype has %lld bytes in a space of %lld, so some stand there "
+                          "twice: it is not for receives",
+                          e->function, (long long)e->type->size, (long long)e->type->true_extent);
+    return rc;
 }
 
-/* The type by which Halay compares both ends. */
-static halay_type_t type_of(const struct hly_mpi_type *type)
+/* Do both ends of an exchange use the same memory? */
+static int check_apart(const struct hly_mpi_end *out, const struct hly_mpi_end *in)
+{
+    const uintptr_t a = (uintptr_t)out->buffer, b = (uintptr_t)in->buffer;
+    if (out->rank == MPI_PROC_NULL || in->rank == MPI_PROC_NULL || !out->type->dense ||
+        !in->type->dense)
+        return MPI_SUCCESS;
+    if (a >= b + (uintptr_t)(in->count * in->type->size) ||
+        b >= a + (uintptr_t)(out->count * out->type->size))
+        return MPI_SUCCESS;
+    return hly_mpi_fail(MPI_ERR_BUFFER,
+                        "%s: sendbuf and recvbuf overlap: use MPI_Sendrecv_replace for one buffer",
+                        out->function);
+}
+
+halay_type_t hly_mpi_type_compared(const struct hly_mpi_type *type)
 {
     switch (type->halay) {
     case HALAY_INT16:
@@ -71,7 +96,7 @@ static halay_type_t type_of(const struct hly_mpi_type *type)
 
 static size_t elements_of(const struct hly_mpi_end *e)
 {
-    return (size_t)(e->count * e->type->size) / halay_type_bytes(type_of(e->type));
+    return (size_t)(e->count * e->type->size) / halay_type_bytes(hly_mpi_type_compared(e->type));
 }
 
 /* ---------------------------------------------------------------- statuses */
@@ -122,12 +147,25 @@ static int kept_then(struct hly_mpi_request *r)
     return MPI_SUCCESS;
 }
 
+void hly_mpi_request_text(const struct hly_mpi_request *r, char *text, size_t bytes)
+{
+    const bool message = r->is == HLY_MPI_IS_SEND || r->is == HLY_MPI_IS_RECV;
+    const struct hly_mpi_end *e = message ? &((const struct kept *)r->kept)->end : NULL;
+    char rank[32] = "any rank", tag[32] = "any tag";
+    if (e && e->rank != MPI_ANY_SOURCE)
+        snprintf(rank, sizeof(rank), "rank %d", e->rank);
+    if (e && e->tag != MPI_ANY_TAG)
+        snprintf(tag, sizeof(tag), "tag %d", e->tag);
+    snprintf(text, bytes, e ? "%s %s %s with %s" : "%s", r->function, e && e->sends ? "to" : "from",
+             rank, tag);
+}
+
 static int kept_start(struct hly_mpi_request *r)
 {
     struct kept *k = r->kept;
     const struct hly_mpi_end *e = &k->end;
     const int tag = e->tag == MPI_ANY_TAG ? HALAY_ANY_TAG : e->tag;
-    const halay_type_t type = type_of(e->type);
+    const halay_type_t type = hly_mpi_type_compared(e->type);
     const size_t n = elements_of(e);
     void *at = k->packed ? k->packed : e->buffer;
     int rc;
@@ -221,9 +259,10 @@ static int send_now(const struct hly_mpi_end *e)
         return rc;
     if (!e->type->dense)
         return begin_and_end(e, NULL);
-    rc = halay_message_send(
-        e->buffer, elements_of(e), type_of(e->type), hly_mpi_rank_of(e->comm, e->rank), e->tag,
-        e->synchronous ? HALAY_SEND_SYNCHRONOUS : HALAY_SEND_STANDARD, e->comm->halay);
+    rc = halay_message_send(e->buffer, elements_of(e), hly_mpi_type_compared(e->type),
+                            hly_mpi_rank_of(e->comm, e->rank), e->tag,
+                            e->synchronous ? HALAY_SEND_SYNCHRONOUS : HALAY_SEND_STANDARD,
+                            e->comm->halay);
     return hly_mpi_result(rc, e->comm, e->function);
 }
 
@@ -238,7 +277,7 @@ static int receive_result(const struct hly_mpi_end *e, int code, const halay_env
                             e->function, came->source, came->tag, (long long)came->bytes,
                             (long long)room);
     const int rc = hly_mpi_result(code, e->comm, e->function);
-    return code == HALAY_EMISMATCH ? MPI_ERR_TYPE : rc;
+    return code == HALAY_EMISMATCH ? hly_mpi_fail_again(MPI_ERR_TYPE, NULL) : rc;
 }
 
 static int receive_now(const struct hly_mpi_end *e, struct hly_mpi_status *status)
@@ -251,9 +290,10 @@ static int receive_now(const struct hly_mpi_end *e, struct hly_mpi_status *statu
         return rc;
     if (!e->type->dense)
         return begin_and_end(e, status);
-    const int code = halay_message_recv(
-        e->buffer, elements_of(e), type_of(e->type), hly_mpi_rank_of(e->comm, e->rank),
-        e->tag == MPI_ANY_TAG ? HALAY_ANY_TAG : e->tag, e->comm->halay, &came);
+    const int code =
+        halay_message_recv(e->buffer, elements_of(e), hly_mpi_type_compared(e->type),
+                           hly_mpi_rank_of(e->comm, e->rank),
+                           e->tag == MPI_ANY_TAG ? HALAY_ANY_TAG : e->tag, e->comm->halay, &came);
     hly_mpi_status_fill(status, e->comm, &came);
     return code ? receive_result(e, code, &came) : MPI_SUCCESS;
 }
@@ -385,13 +425,24 @@ int hly_mpi_sendrecv(const void *sendbuf, int64_t sendcount, struct hly_mpi_type
                      struct hly_mpi_type *recvtype, int source, int recvtag,
                      struct hly_mpi_comm *comm, struct hly_mpi_status *status)
 {
-    const struct hly_mpi_end out = {
-        "MPI_Sendrecv", (void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag, comm, true,
-        false};
+    const struct hly_mpi_end out = {"MPI_Sendrecv", (void *)(uintptr_t)sendbuf,
+                                    sendcount,      sendtype,
+                                    dest,           sendtag,
+                                    comm,           true,
+                                    false,          false};
     const struct hly_mpi_end in = {"MPI_Sendrecv", recvbuf, recvcount, recvtype, source,
-                                   recvtag,        comm,    false,     false};
+                                   recvtag,        comm,    false,     false,    false};
+    return hly_mpi_exchange_message(&out, &in, status);
+}
+
+int hly_mpi_exchange_message(const struct hly_mpi_end *out_end, const struct hly_mpi_end *in_end,
+                             struct hly_mpi_status *status)
+{
+    const struct hly_mpi_end out = *out_end, in = *in_end;
     struct hly_mpi_request *receive, *send;
     int rc = hly_mpi_end_check(&out);
+    rc = rc ? rc : hly_mpi_end_check(&in);
+    rc = rc ? rc : check_apart(&out, &in);
     rc = rc ? rc : hly_mpi_end_begin(&in, false, &receive);
     if (rc)
         return rc;

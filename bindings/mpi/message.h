@@ -25,6 +25,9 @@ int hly_mpi_end_check(const struct hly_mpi_end *end);
 /* Begins it. *request: made, and active; or, `persistent`, not begun. */
 int hly_mpi_end_begin(const struct hly_mpi_end *end, bool persistent,
                       struct hly_mpi_request **request);
+/* Sends and receives, and waits for both. */
+int hly_mpi_exchange_message(const struct hly_mpi_end *out, const struct hly_mpi_end *in,
+                             struct hly_mpi_status *status);
 /* Fills a status with what has come; halay's ranks become those of the communicator. */
 void hly_mpi_status_fill(struct hly_mpi_status *status, const struct hly_mpi_comm *comm,
                          const halay_envelope_t *envelope);
@@ -37,8 +40,16 @@ int hly_mpi_rank_of(const struct hly_mpi_comm *comm, int rank);
 /* The error of a message whose call has returned this code. */
 int hly_mpi_message_result(struct hly_mpi_request *request, int code, const halay_envelope_t *came);
 
+/* probe.c: at MPI_Finalize, names a message that a matched probe has taken, and no receive. */
+void hly_mpi_taken_tell(void);
 /* At MPI_Finalize: waits for requests that were freed while they were active. */
 void hly_mpi_requests_leave(void);
+/* Frees one that is active: it ends later. */
+int hly_mpi_request_free_active(struct hly_mpi_request *request);
+/* The next of those that are left, from *at on, which begins with 0; or NULL. */
+struct hly_mpi_request *hly_mpi_requests_freed(int *at);
+/* "MPI_Irecv from rank 1 with tag 3", of a message; or the function. */
+void hly_mpi_request_text(const struct hly_mpi_request *request, char *text, size_t bytes);
 /* Ends those of them that are done. */
 void hly_mpi_requests_reap(void);
 /* Waits a moment for progress. */

@@ -45,7 +45,7 @@ int hly_mpi_ops_open(void)
     return MPI_SUCCESS;
 }
 
-static const char *name_of(const struct hly_mpi_op *op)
+const char *hly_mpi_op_name(const struct hly_mpi_op *op)
 {
     for (size_t i = 0; i < PREDEFINED; i++) {
         if (op->predefined && predefined[i].number == op->head.handle)
@@ -86,13 +86,13 @@ static hly_mpi_kernel *kernel_of(const char *function, const struct hly_mpi_op *
         return kernel;
     if (op->halay < 0)
         hly_mpi_fail(MPI_ERR_OP, "%s: %s is only for one-sided communication", function,
-                     name_of(op));
+                     hly_mpi_op_name(op));
     else if (place < 0)
         hly_mpi_fail(MPI_ERR_OP,
                      "%s: %s takes predefined datatypes: for a derived one use MPI_Op_create",
-                     function, name_of(op));
+                     function, hly_mpi_op_name(op));
     else
-        hly_mpi_fail(MPI_ERR_OP, "%s: %s does not take %s", function, name_of(op),
+        hly_mpi_fail(MPI_ERR_OP, "%s: %s does not take %s", function, hly_mpi_op_name(op),
                      hly_mpi_named[place].name);
     return NULL;
 }
@@ -122,7 +122,7 @@ int hly_mpi_op_find(const char *function, struct hly_mpi_op *op, struct hly_mpi_
     *each = type->size;
     if (hly_mpi_op_slot_of_kernel(kernel, found))
         return hly_mpi_fail(MPI_ERR_INTERN, "%s: there is no operation for %s", function,
-                            name_of(op));
+                            hly_mpi_op_name(op));
     return MPI_SUCCESS;
 }
 
@@ -174,7 +174,7 @@ int hly_mpi_op_free(struct hly_mpi_op **op)
         return hly_mpi_fail(MPI_ERR_OP, "MPI_Op_free: the operation is MPI_OP_NULL");
     if ((*op)->predefined)
         return hly_mpi_fail(MPI_ERR_OP, "MPI_Op_free: %s is predefined and cannot be freed",
-                            name_of(*op));
+                            hly_mpi_op_name(*op));
     hly_mpi_object_release(*op);
     *op = NULL;
     return MPI_SUCCESS;

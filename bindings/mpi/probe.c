@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe.c - probes, and messages that a matched probe has taken. */
+#include <stdio.h>
+
 #include "message.h"
 
 struct hly_mpi_message {
@@ -15,6 +17,18 @@ static struct hly_mpi_message no_proc; /* MPI_MESSAGE_NO_PROC */
 void hly_mpi_messages_open(void)
 {
     hly_mpi_predefine(HLY_MPI_MESSAGE, NO_PROC_NUMBER, &no_proc);
+}
+
+void hly_mpi_taken_tell(void)
+{
+    uint32_t at = 0;
+    const struct hly_mpi_message *m = hly_mpi_object_next(HLY_MPI_MESSAGE, &at);
+    if (m)
+        fprintf(
+            stderr,
+            "MPI_Finalize: rank %d: a message from rank %d with tag %d was not received, though "
+            "MPI_Mprobe or MPI_Improbe has matched it: call MPI_Mrecv\n",
+            hly_mpi_job.rank, m->source, m->tag);
 }
 
 /* Checks, and says whether there is no rank to look at. */

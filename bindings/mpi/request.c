@@ -7,13 +7,24 @@
  * done.
  */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "message.h"
 
 #define PAUSE_NS 1000000
 
 /* ---------------------------------------------------------------- one */
+
+/* Other errors of this thread may come before the program asks for this one. */
+static void keep_result(struct hly_mpi_request *r, int rc)
+{
+    const char *text = rc ? hly_mpi_last_text(rc) : NULL;
+    r->result = r->status.error = rc;
+    free(r->why);
+    r->why = text ? strdup(text) : NULL;
+}
 
 /* Keeps the result of a request whose call has ended. */
 static void take(struct hly_mpi_request *r, int code, const halay_envelope_t *came)
@@ -24,20 +35,18 @@ static void take(struct hly_mpi_request *r, int code, const halay_envelope_t *ca
     else
         hly_mpi_status_none(&r->status, MPI_ANY_SOURCE);
     if (code && (r->is == HLY_MPI_IS_SEND || r->is == HLY_MPI_IS_RECV))
-        r->result = hly_mpi_message_result(r, code, came);
+        keep_result(r, hly_mpi_message_result(r, code, came));
     else if (code)
-        r->result = hly_mpi_result(code, r->comm, r->function);
+        keep_result(r, hly_mpi_result(code, r->comm, r->function));
     else
-        r->result = r->then ? r->then(r) : MPI_SUCCESS;
-    r->status.error = r->result;
+        keep_result(r, r->then ? r->then(r) : MPI_SUCCESS);
 }
 
 /* Without a call, as to MPI_PROC_NULL, its status is there already. */
 static void take_at_once(struct hly_mpi_request *r)
 {
     r->done = true;
-    r->result = r->is == HLY_MPI_IS_DONE && r->then ? r->then(r) : MPI_SUCCESS;
-    r->status.error = r->result;
+    keep_result(r, r->is == HLY_MPI_IS_DONE && r->then ? r->then(r) : MPI_SUCCESS);
 }
 
 void hly_mpi_progress(void)
@@ -79,6 +88,7 @@ void hly_mpi_request_drop(struct hly_mpi_request *r)
     if (r->end)
         r->end(r);
     free(r->kept);
+    free(r->why);
     if (r->comm)
         hly_mpi_object_release(r->comm);
     hly_mpi_object_release(r);
@@ -89,7 +99,7 @@ static int give(struct hly_mpi_request **request, struct hly_mpi_status *status)
 {
     struct hly_mpi_request *r = *request;
     const int freed_rc = r->given ? r->given(r) : MPI_SUCCESS;
-    const int rc = r->result ? r->result : freed_rc;
+    const int rc = r->result ? hly_mpi_fail_again(r->result, r->why) : freed_rc;
     if (status)
         *status = r->status;
     r->active = r->done = false;
@@ -153,13 +163,14 @@ void hly_mpi_requests_reap(void)
     }
 }
 
-/* Only of those that end by themselves: nobody completes a generalised one any more. */
+/* Only those that end by themselves: nobody completes a generalised one any more, and nobody may
+ * ever send to a receive. */
 static bool is_awaited(void)
 {
     bool some = false;
     pthread_mutex_lock(&freed.mutex);
     for (int i = 0; i < freed.n; i++)
-        some = some || freed.list[i]->halay;
+        some = some || (freed.list[i]->halay && freed.list[i]->is != HLY_MPI_IS_RECV);
     pthread_mutex_unlock(&freed.mutex);
     return some;
 }
@@ -172,17 +183,15 @@ void hly_mpi_requests_leave(void)
     }
 }
 
-int hly_mpi_request_free(struct hly_mpi_request **request)
+struct hly_mpi_request *hly_mpi_requests_freed(int *at)
 {
-    struct hly_mpi_request *r = *request;
+    return *at < freed.n ? freed.list[(*at)++] : NULL;
+}
+
+int hly_mpi_request_free_active(struct hly_mpi_request *r)
+{
     int rc = MPI_SUCCESS;
-    if (!r)
-        return hly_mpi_fail(MPI_ERR_REQUEST, "MPI_Request_free: the request is MPI_REQUEST_NULL");
-    *request = NULL;
-    if (!r->active) {
-        hly_mpi_request_drop(r);
-        return MPI_SUCCESS;
-    }
+    hly_mpi_object_hide(r);
     if (r->given && !r->done)
         r->then = NULL; /* nobody asks for the status */
     pthread_mutex_lock(&freed.mutex);
@@ -202,6 +211,23 @@ int hly_mpi_request_free(struct hly_mpi_request **request)
     pthread_mutex_unlock(&freed.mutex);
     hly_mpi_requests_reap();
     return rc;
+}
+
+int hly_mpi_request_free(struct hly_mpi_request **request)
+{
+    struct hly_mpi_request *r = *request;
+    if (!r)
+        return hly_mpi_fail(MPI_ERR_REQUEST, "MPI_Request_free: the request is MPI_REQUEST_NULL");
+    if (r->active && r->is == HLY_MPI_IS_CALL)
+        return hly_mpi_fail(MPI_ERR_REQUEST,
+                            "MPI_Request_free: the request of a collective, %s, is not done: wait "
+                            "for it instead",
+                            r->function);
+    *request = NULL;
+    if (r->active)
+        return hly_mpi_request_free_active(r);
+    hly_mpi_request_drop(r);
+    return MPI_SUCCESS;
 }
 
 /* ---------------------------------------------------------------- wait and test */
@@ -230,27 +256,60 @@ int hly_mpi_test(struct hly_mpi_request **request, int *flag, struct hly_mpi_sta
     return *flag ? give(request, status) : MPI_SUCCESS;
 }
 
+/* The error of several requests has the text of the first one that failed. */
+struct failed {
+    int rc;
+    char text[MPI_MAX_ERROR_STRING];
+};
+static void keep_first(struct failed *failed, int64_t i, int rc)
+{
+    if (!rc || failed->rc)
+        return;
+    failed->rc = rc;
+    snprintf(failed->text, sizeof(failed->text), "request %lld: %.480s", (long long)i,
+             hly_mpi_error_text(rc));
+}
+static int in_status(const struct failed *failed)
+{
+    return failed->rc ? hly_mpi_fail_again(MPI_ERR_IN_STATUS, failed->text) : MPI_SUCCESS;
+}
+
+static int check_array(const char *function, int64_t count,
+                       struct hly_mpi_request *const requests[])
+{
+    if (count < 0)
+        return hly_mpi_fail(MPI_ERR_COUNT, "%s: count is %lld: it has to be 0 or more", function,
+                            (long long)count);
+    if (count && !requests)
+        return hly_mpi_fail(MPI_ERR_ARG, "%s: the array of requests is NULL", function);
+    return MPI_SUCCESS;
+}
+
 /* Waits for all, and ends them. */
 static int end_all(int64_t count, struct hly_mpi_request *requests[],
                    struct hly_mpi_status statuses[])
 {
-    int rc = MPI_SUCCESS;
+    struct failed failed = {0};
     for (int64_t i = 0; i < count; i++) {
         struct hly_mpi_status status;
         const int one = hly_mpi_request_end(&requests[i], &status);
         status.error = one;
         if (statuses)
             statuses[i] = status;
-        if (one)
-            rc = count == 1 && !statuses ? one : MPI_ERR_IN_STATUS;
+        keep_first(&failed, i, one);
+        if (one && count == 1 && !statuses)
+            return one;
     }
-    return rc;
+    return in_status(&failed);
 }
 
 int hly_mpi_waitall(int64_t count, struct hly_mpi_request *requests[],
                     struct hly_mpi_status statuses[])
 {
-    const int rc = end_all(count, requests, statuses);
+    int rc = check_array("MPI_Waitall", count, requests);
+    if (rc)
+        return rc;
+    rc = end_all(count, requests, statuses);
     hly_mpi_requests_reap();
     return rc;
 }
@@ -266,6 +325,9 @@ static bool all_done(int64_t count, struct hly_mpi_request *const requests[])
 int hly_mpi_testall(int64_t count, struct hly_mpi_request *requests[], int *flag,
                     struct hly_mpi_status statuses[])
 {
+    const int wrong = check_array("MPI_Testall", count, requests);
+    if (wrong)
+        return wrong;
     *flag = all_done(count, requests);
     if (!*flag) {
         progress(0);
@@ -302,6 +364,9 @@ int hly_mpi_waitany(int64_t count, struct hly_mpi_request *requests[], int *indx
                     struct hly_mpi_status *status)
 {
     int index;
+    const int wrong = check_array("MPI_Waitany", count, requests);
+    if (wrong)
+        return wrong;
     while ((index = first_done(count, requests)) == -1)
         progress(PAUSE_NS);
     return give_any(requests, index, indx, status);
@@ -310,6 +375,9 @@ int hly_mpi_waitany(int64_t count, struct hly_mpi_request *requests[], int *indx
 int hly_mpi_testany(int64_t count, struct hly_mpi_request *requests[], int *indx, int *flag,
                     struct hly_mpi_status *status)
 {
+    const int wrong = check_array("MPI_Testany", count, requests);
+    if (wrong)
+        return wrong;
     int index = first_done(count, requests);
     if (index == -1) {
         progress(0);
@@ -326,7 +394,8 @@ int hly_mpi_testany(int64_t count, struct hly_mpi_request *requests[], int *indx
 static int give_some(int64_t count, struct hly_mpi_request *requests[], int *outcount,
                      int indices[], struct hly_mpi_status statuses[])
 {
-    int n = 0, active = 0, rc = MPI_SUCCESS;
+    struct failed failed = {0};
+    int n = 0, active = 0;
     for (int64_t i = 0; i < count; i++) {
         struct hly_mpi_status status;
         if (!is_active(requests[i]))
@@ -339,15 +408,18 @@ static int give_some(int64_t count, struct hly_mpi_request *requests[], int *out
         if (statuses)
             statuses[n] = status;
         indices[n++] = (int)i;
-        rc = one ? MPI_ERR_IN_STATUS : rc;
+        keep_first(&failed, i, one);
     }
     *outcount = active ? n : MPI_UNDEFINED;
-    return rc;
+    return in_status(&failed);
 }
 
 int hly_mpi_waitsome(int64_t count, struct hly_mpi_request *requests[], int *outcount,
                      int indices[], struct hly_mpi_status statuses[])
 {
+    const int wrong = check_array("MPI_Waitsome", count, requests);
+    if (wrong)
+        return wrong;
     while (first_done(count, requests) == -1)
         progress(PAUSE_NS);
     return give_some(count, requests, outcount, indices, statuses);
@@ -356,6 +428,9 @@ int hly_mpi_waitsome(int64_t count, struct hly_mpi_request *requests[], int *out
 int hly_mpi_testsome(int64_t count, struct hly_mpi_request *requests[], int *outcount,
                      int indices[], struct hly_mpi_status statuses[])
 {
+    const int wrong = check_array("MPI_Testsome", count, requests);
+    if (wrong)
+        return wrong;
     progress(0);
     return give_some(count, requests, outcount, indices, statuses);
 }
@@ -434,11 +509,16 @@ int hly_mpi_request_get_status_some(int64_t count, struct hly_mpi_request *const
 
 static int start(const char *function, struct hly_mpi_request *r)
 {
-    if (!r || !r->persistent)
-        return hly_mpi_fail(MPI_ERR_REQUEST, "%s: the request is not persistent", function);
+    if (!r)
+        return hly_mpi_fail(MPI_ERR_REQUEST, "%s: the request is MPI_REQUEST_NULL", function);
+    if (!r->persistent)
+        return hly_mpi_fail(MPI_ERR_REQUEST,
+                            "%s: the request of %s is not persistent: it is started already",
+                            function, r->function);
     if (r->active)
         return hly_mpi_fail(MPI_ERR_REQUEST,
-                            "%s: the request was started, and not waited for since then", function);
+                            "%s: the request of %s was started, and not waited for since then",
+                            function, r->function);
     const int rc = r->start ? r->start(r) : MPI_SUCCESS;
     r->active = !rc;
     r->done = false;
@@ -452,7 +532,7 @@ int hly_mpi_start(struct hly_mpi_request **request)
 
 int hly_mpi_startall(int64_t count, struct hly_mpi_request *requests[])
 {
-    int rc = MPI_SUCCESS;
+    int rc = check_array("MPI_Startall", count, requests);
     for (int64_t i = 0; i < count && !rc; i++)
         rc = start("MPI_Startall", requests[i]);
     return rc;

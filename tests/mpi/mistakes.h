@@ -14,7 +14,8 @@ enum mistake_end {
     WAIT = 'w', /* ranks wait for ever: they say for whom, and end by the deadline */
     DIES = 'd', /* a rank ends without MPI_Finalize: the job ends, and that rank is named */
     TOLD = 't', /* the program ends well, and a line on standard error names the mistake */
-    FINE = 'f'  /* MPI permits it, or Halay does what was meant: the result is checked */
+    FINE = 'f', /* MPI permits it, or Halay does what was meant: the result is checked */
+    OPEN = 'o'  /* Halay does not find it */
 };
 struct mistake {
     const char *name;
@@ -22,8 +23,9 @@ struct mistake {
     enum mistake_end ends;
     const char *kind; /* as benchmarks of wrong programs name them */
     const char *says; /* what standard error has to have */
-    int (*run)(int rank); /* the result is only read where it ends FINE or TOLD: 0, or it is wrong */
-    int bare;             /* it calls MPI_Init itself */
+    int (*run)(
+        int rank); /* the result is only read where it ends FINE or TOLD: 0, or it is wrong */
+    int bare;      /* it calls MPI_Init itself */
 };
 extern const struct mistake mistakes_collective[], mistakes_arguments[], mistakes_message[],
     mistakes_request[], mistakes_handle[], mistakes_life[];

@@ -188,8 +188,7 @@ static int scatterv_counts_differ(int rank)
 static int alltoallv_counts_differ(int rank)
 {
     const int sent[] = {1, rank ? 1 : 2}, received[] = {1, 1}, displs[] = {0, 4};
-    return MPI_Alltoallv(in, sent, displs, MPI_INT, out, received, displs, MPI_INT,
-                         MPI_COMM_WORLD);
+    return MPI_Alltoallv(in, sent, displs, MPI_INT, out, received, displs, MPI_INT, MPI_COMM_WORLD);
 }
 
 static int allgatherv_counts_differ(int rank)
@@ -319,9 +318,9 @@ const struct mistake mistakes_collective[] = {
     {"alltoall_sides_differ", 2, ALL, MATCH, "MPI_Alltoall", alltoall_sides_differ, 0},
     {"op_differs", 2, ALL, MATCH, "MPI_Reduce", op_differs, 0},
     {"commute_differs", 2, ALL, MATCH, "MPI_Allreduce", commute_differs, 0},
-    {"order_differs", 2, ALL, ORDER, "barrier", order_differs, 0},
+    {"order_differs", 2, ALL, ORDER, "called barrier", order_differs, 0},
     {"kind_differs", 2, ALL, ORDER, "allreduce", kind_differs, 0},
-    {"scan_kind_differs", 2, ALL, ORDER, "exscan", scan_kind_differs, 0},
+    {"scan_kind_differs", 2, ALL, ORDER, "called exscan", scan_kind_differs, 0},
     {"later_order_differs", 2, ALL, ORDER, "barrier", later_order_differs, 0},
     {"later_meets_now", 2, FINE, ORDER, "", later_meets_now, 0},
     {"one_rank_skips", 2, ALL, ORDER, "MPI_Finalize", one_rank_skips, 0},
@@ -331,9 +330,9 @@ const struct mistake mistakes_collective[] = {
     {"barrier_against_synchronous_send", 2, WAIT, ORDER, "barrier",
      barrier_against_synchronous_send, 0},
     {"split_on_some_ranks", 2, ALL, ORDER, "MPI_Comm_split", split_on_some_ranks, 0},
-    {"dup_on_some_ranks", 2, ALL, ORDER, "MPI_Comm_dup", dup_on_some_ranks, 0},
+    {"dup_on_some_ranks", 2, WAIT, ORDER, "MPI_Finalize", dup_on_some_ranks, 0},
     {"gather_count_differs", 2, ALL, MATCH, "MPI_Gather", gather_count_differs, 0},
-    {"gatherv_counts_differ", 2, ALL, MATCH, "MPI_Gatherv", gatherv_counts_differ, 0},
+    {"gatherv_counts_differ", 2, ALL, MATCH, "MPI_Gatherv: the counts", gatherv_counts_differ, 0},
     {"scatterv_counts_differ", 2, ALL, MATCH, "MPI_Scatterv", scatterv_counts_differ, 0},
     {"alltoallv_counts_differ", 2, ALL, MATCH, "MPI_Alltoallv", alltoallv_counts_differ, 0},
     {"allgatherv_counts_differ", 2, ALL, MATCH, "MPI_Allgatherv", allgatherv_counts_differ, 0},

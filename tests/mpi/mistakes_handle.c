@@ -2,6 +2,7 @@
 /* mistakes_handle.c - handles that were freed, are of another kind, or were never made. */
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "mistakes.h"
 
@@ -182,10 +183,24 @@ static int foreign_comm(int rank)
     return MPI_Barrier((MPI_Comm)(uintptr_t)0x44000000);
 }
 
+/* It is said on request only. */
 static int comm_leaked(int rank)
 {
     (void)rank;
-    return copy_of_world() == MPI_COMM_NULL;
+    setenv("HALAY_DEBUG", "info", 1);
+    MPI_Init(NULL, NULL);
+    copy_of_world();
+    return MPI_Finalize();
+}
+
+/* Requests still use it, and the program may not. */
+static int freed_comm_in_use(int rank)
+{
+    MPI_Comm copy = copy_of_world(), old = copy;
+    MPI_Request r;
+    MPI_Irecv(in, 1, MPI_INT, !rank, 1, copy, &r);
+    MPI_Comm_free(&copy);
+    return MPI_Barrier(old);
 }
 
 #define BAD  "invalid parameter"
@@ -211,6 +226,8 @@ const struct mistake mistakes_handle[] = {
     {"garbage_comm", 2, ONE, BAD, "MPI_Barrier", garbage_comm, 0},
     {"unset_type", 1, ONE, BAD, "MPI_Type_commit", unset_type, 0},
     {"foreign_comm", 2, ONE, BAD, "MPI_Barrier", foreign_comm, 0},
-    {"comm_leaked", 2, TOLD, LEAK, "communicator", comm_leaked, 0},
+    {"comm_leaked", 2, TOLD, LEAK, "1 communicator was not freed", comm_leaked, 1},
+    {"freed_comm_in_use", 2, ONE, BAD, "MPI_Barrier: the communicator was freed", freed_comm_in_use,
+     0},
     {0},
 };

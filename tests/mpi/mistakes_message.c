@@ -23,7 +23,8 @@ static int send(int to, int tag)
     return MPI_Send(out, 4, MPI_INT, to, tag, MPI_COMM_WORLD);
 }
 
-/* ---------------------------------------------------------------- ranks that wait for each other */
+/* ---------------------------------------------------------------- ranks that wait for each other
+ */
 
 static int both_receive(int rank)
 {
@@ -209,7 +210,8 @@ static int width_differs(int rank)
     return MPI_Recv(in, 2, MPI_LONG_LONG, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* Structs of the same size, with an int and a float in another order. */
+/* Halay has one type for a message, and none for these: structs of the same size, with an int and a
+ * float in another order. */
 static int struct_differs(int rank)
 {
     const int lengths[] = {1, 1};
@@ -401,7 +403,7 @@ const struct mistake mistakes_message[] = {
     {"truncated_later", 2, ONE, MATCH, "MPI_Irecv: the message from rank 0", truncated_later, 0},
     {"message_type_differs", 2, ONE, MATCH, "MPI_Recv", type_differs, 0},
     {"message_width_differs", 2, ONE, MATCH, "MPI_Recv", width_differs, 0},
-    {"message_struct_differs", 2, ONE, MATCH, "MPI_Recv", struct_differs, 0},
+    {"message_struct_differs", 2, OPEN, MATCH, "", struct_differs, 0},
     {"shorter_than_room", 2, FINE, MATCH, "", shorter_than_room, 0},
     {"receive_overlaps", 2, ONE, BAD, "MPI_Recv", receive_overlaps, 0},
     {"dest_outside", 2, ONE, BAD, "MPI_Send: rank 2", dest_outside, 0},
@@ -412,8 +414,8 @@ const struct mistake mistakes_message[] = {
     {"tag_any_in_send", 2, ONE, BAD, "MPI_ANY_TAG", tag_any_in_send, 0},
     {"tag_negative_in_receive", 2, ONE, BAD, "MPI_Recv: tag -4", tag_negative_in_receive, 0},
     {"message_count_negative", 2, ONE, BAD, "MPI_Send: count is -1", count_negative, 0},
-    {"count_too_large", 2, ONE, BAD, "MPI_Send_c", count_too_large, 0},
-    {"count_over_int", 2, ONE, BAD, "MPI_Recv_c: rank 1", count_over_int, 0},
+    {"count_too_large", 2, ONE, BAD, "MPI_Send: count is 4611686018427387904", count_too_large, 0},
+    {"count_over_int", 2, ONE, BAD, "MPI_Recv: rank 1", count_over_int, 0},
     {"message_type_null", 2, ONE, BAD, "MPI_DATATYPE_NULL", type_null, 0},
     {"message_type_uncommitted", 2, ONE, BAD, "MPI_Type_commit", type_uncommitted, 0},
     {"message_buffer_null", 2, ONE, BAD, "MPI_Send: the buffer is null", buffer_null, 0},

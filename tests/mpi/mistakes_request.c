@@ -230,11 +230,12 @@ static int comm_freed_in_use(int rank)
 
 #define LIFE "request lifecycle"
 const struct mistake mistakes_request[] = {
-    {"receive_without_wait", 2, TOLD, LIFE, "MPI_Irecv", receive_without_wait, 0},
+    {"receive_without_wait", 2, TOLD, LIFE, "MPI_Irecv from rank 1 with tag 1",
+     receive_without_wait, 0},
     {"receive_left_open", 2, TOLD, LIFE, "MPI_Irecv", receive_left_open, 0},
     {"send_without_wait", 2, TOLD, LIFE, "MPI_Isend", send_without_wait, 0},
     {"collective_without_wait", 2, TOLD, LIFE, "MPI_Iallreduce", collective_without_wait, 0},
-    {"freed_while_open", 2, WAIT, LIFE, "MPI_Irecv", freed_while_open, 0},
+    {"freed_while_open", 2, TOLD, LIFE, "MPI_Irecv from rank 1 with tag 1", freed_while_open, 0},
     {"collective_freed", 2, ONE, LIFE, "MPI_Request_free", collective_freed, 0},
     {"wait_after_free", 2, ONE, LIFE, "MPI_Wait", wait_after_free, 0},
     {"waited_twice", 2, ONE, LIFE, "MPI_Wait", waited_twice, 0},
