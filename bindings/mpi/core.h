@@ -295,7 +295,9 @@ struct hly_mpi_request {
     struct hly_mpi_head head;
     enum hly_mpi_request_is is;
     bool persistent, active;
-    bool done; /* result and status are kept here, for the program */
+    bool freed; /* by the program, while it was active: a generalised one has to be completed still
+                 */
+    bool done;  /* result and status are kept here, for the program */
     int result;
     char *why;                 /* text of the result, if it is an error; or NULL */
     halay_request_t *halay;    /* NULL: it is done already */

@@ -24,7 +24,7 @@ static void tell_requests(void)
     uint32_t at = 0;
     int n = 0, freed = 0;
     while ((r = hly_mpi_object_next(HLY_MPI_REQUEST, &at))) {
-        if (!r->active)
+        if (!r->active || r->freed)
             continue;
         if (!n++)
             hly_mpi_request_text(r, first, sizeof(first));

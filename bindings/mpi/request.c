@@ -112,7 +112,7 @@ static int give(struct hly_mpi_request **request, struct hly_mpi_status *status)
 
 static bool is_active(const struct hly_mpi_request *r)
 {
-    return r && r->active;
+    return r && r->active && !r->freed;
 }
 
 int hly_mpi_request_end(struct hly_mpi_request **request, struct hly_mpi_status *status)
@@ -191,7 +191,9 @@ struct hly_mpi_request *hly_mpi_requests_freed(int *at)
 int hly_mpi_request_free_active(struct hly_mpi_request *r)
 {
     int rc = MPI_SUCCESS;
-    hly_mpi_object_hide(r);
+    r->freed = true;
+    if (r->is != HLY_MPI_IS_DONE)
+        hly_mpi_object_hide(r);
     if (r->given && !r->done)
         r->then = NULL; /* nobody asks for the status */
     pthread_mutex_lock(&freed.mutex);
