@@ -65,6 +65,8 @@ static int call(struct hly_mpi_errhandler *handler, enum hly_mpi_kind kind, void
         fprintf(stderr, "rank %d: %s\n", hly_mpi_job.rank, hly_mpi_error_text(code));
     else /* before MPI_Init */
         fprintf(stderr, "process %d: %s\n", (int)getpid(), hly_mpi_error_text(code));
+    if (code != MPI_ERR_PROC_ABORTED) /* another rank's mistake */
+        hly_mpi_place_tell();
     hly_mpi_job_end(code);
 }
 

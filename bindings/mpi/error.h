@@ -23,4 +23,7 @@ int hly_mpi_raise(enum hly_mpi_kind kind, void *object, int code);
 /* The text of a code, as MPI_Error_string gives it. Valid until the thread's next call. */
 const char *hly_mpi_error_text(int code);
 
+/* Says on standard error where in the program this call stands: place.c. */
+void hly_mpi_place_tell(void);
+
 #endif

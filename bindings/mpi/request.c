@@ -220,11 +220,6 @@ int hly_mpi_request_free(struct hly_mpi_request **request)
     struct hly_mpi_request *r = *request;
     if (!r)
         return hly_mpi_fail(MPI_ERR_REQUEST, "MPI_Request_free: the request is MPI_REQUEST_NULL");
-    if (r->active && r->is == HLY_MPI_IS_CALL)
-        return hly_mpi_fail(MPI_ERR_REQUEST,
-                            "MPI_Request_free: the request of a collective, %s, is not done: wait "
-                            "for it instead",
-                            r->function);
     *request = NULL;
     if (r->active)
         return hly_mpi_request_free_active(r);
