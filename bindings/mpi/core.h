@@ -45,6 +45,10 @@ struct hly_mpi_request;
 /* The function of MPI in which this thread of the program is, for notices; or NULL. */
 extern _Thread_local const char *hly_mpi_called __attribute__((tls_model("initial-exec")));
 
+/* A thread of this library begins to send messages while the program waits, or has ended: so ranks
+ * may wait for each other, and go on all the same. */
+void hly_mpi_job_serves(bool does);
+
 /* ---------------------------------------------------------------- objects and handles */
 
 enum hly_mpi_kind {

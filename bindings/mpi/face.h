@@ -150,8 +150,10 @@ static inline bool face_allreduce(const void *sendbuf, void *recvbuf, int64_t co
                 sendbuf != recvbuf && (uintptr_t)recvbuf > (uintptr_t)MPI_IN_PLACE))
         return false;
     sendbuf = in_buffer(sendbuf) == MPI_IN_PLACE ? HALAY_IN_PLACE : sendbuf;
+    hly_mpi_called = "MPI_Allreduce";
     *rc = halay_allreduce(sendbuf, recvbuf, (size_t)count, (halay_type_t)(type->number - 1),
                           (halay_op_t)by->halay, on->halay);
+    hly_mpi_called = NULL;
     if (!LIKELY(!*rc))
         *rc = face_raise(HLY_MPI_COMM, on, hly_mpi_allreduce_error(*rc, type, by, on));
     return true;

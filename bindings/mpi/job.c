@@ -27,6 +27,7 @@ static int users; /* the world, and sessions that are open */
 static pthread_t main_thread;
 static pid_t process; /* not a child's, which fork() has made */
 static bool sessions; /* there was one: it may have MPI_THREAD_MULTIPLE */
+static bool serves;   /* a thread of this library sends messages; atomic */
 
 _Thread_local const char *hly_mpi_called;
 
@@ -101,8 +102,16 @@ static int open_context(const char *function)
 /* What notices call a wait; and whether calls come one at a time. */
 static void tell_calls(void)
 {
-    const bool multiple = sessions || hly_mpi_job.thread_level == MPI_THREAD_MULTIPLE;
+    const bool multiple = sessions || __atomic_load_n(&serves, __ATOMIC_ACQUIRE) ||
+                          hly_mpi_job.thread_level == MPI_THREAD_MULTIPLE;
     halay_local_on_name(hly_mpi_job.context, called, !multiple);
+}
+
+void hly_mpi_job_serves(bool does)
+{
+    __atomic_store_n(&serves, does, __ATOMIC_RELEASE);
+    if (hly_mpi_job.context)
+        tell_calls();
 }
 
 /* With the lock. */

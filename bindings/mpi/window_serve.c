@@ -242,6 +242,7 @@ static int start_thread(void)
     serve.data = malloc(HLY_MPI_PART_BYTES);
     serve.answer = malloc(HLY_MPI_PART_BYTES);
     __atomic_store_n(&serve.stop, 0, __ATOMIC_RELEASE);
+    hly_mpi_job_serves(true);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int rc =
@@ -249,6 +250,7 @@ static int start_thread(void)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!rc)
         return 0;
+    hly_mpi_job_serves(false);
     free(serve.data);
     free(serve.answer);
     return rc;
@@ -259,6 +261,7 @@ static void stop_thread(void)
     __atomic_store_n(&serve.stop, 1, __ATOMIC_RELEASE);
     halay_context_wake(hly_mpi_job.context);
     pthread_join(serve.thread, NULL);
+    hly_mpi_job_serves(false);
     free(serve.data);
     free(serve.answer);
 }

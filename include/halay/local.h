@@ -110,10 +110,10 @@ HALAY_API int halay_local_ask(halay_context_t *context);
 /*
  * For a binding: what a notice or verdict calls a wait. name() is called in the thread that waits,
  * when the wait has taken some milliseconds, and must not call Halay. It returns the name of the
- * function that the program has called, which stays valid, or NULL. one_at_a_time: while a call of
- * this thread waits, no other thread makes calls on the same communicators, as MPI has it below
- * MPI_THREAD_MULTIPLE. Then ranks that wait for each other's messages without a deadline get an
- * error. name may be NULL.
+ * function that the program has called, which stays valid, or NULL. one_at_a_time: while a call
+ * with a name waits, no other thread makes calls on the binding's communicators, as MPI has it
+ * below MPI_THREAD_MULTIPLE. Then ranks that wait for each other's messages without a deadline get
+ * an error. name may be NULL.
  */
 HALAY_API int halay_local_on_name(halay_context_t *context, const char *(*name)(void),
                                   int one_at_a_time);

@@ -24,8 +24,9 @@ static bool is_certain(const halay_context_t *ctx, const struct hly_waited *w)
 {
     const struct hly_waiters *all = &ctx->waiters;
     const halay_request_t *r = w->request;
-    if (!all->one_at_a_time || all->ask || all->waited != w || w->next || w->why ||
-        w->deadline_ns < hly_about_now_ns() + HLY_FAR_NS || w->comm->broken.is || ctx->lost)
+    if (!all->one_at_a_time || (all->name && !w->name) || all->ask || all->waited != w || w->next ||
+        w->why || w->deadline_ns < hly_about_now_ns() + HLY_FAR_NS || w->comm->broken.is ||
+        ctx->lost)
         return false;
     if (!r) /* the message may be here, and its thread has not looked yet */
         return !hly_tags_message_for(&w->comm->messages->tags, w->from, w->tag);

@@ -2,8 +2,8 @@
 /*
  * waits CASE: ranks that wait for each other in functions of MPI, and print what they are told; or
  * that only wait for one that comes late. "away": rank 0 comes after 2 s. "hang": rank 0 is in
- * MPI_Allreduce, rank 1 receives from it, and others sleep. multiple as a second argument: with
- * MPI_THREAD_MULTIPLE.
+ * MPI_Allreduce, rank 1 receives from it, and others sleep. "locked": rank 0 waits for a lock.
+ * multiple as a second argument: with MPI_THREAD_MULTIPLE.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -12,6 +12,32 @@
 
 enum { LONG = 100000 };
 static int data[LONG];
+
+/* Rank 0 waits for a lock that rank 2 has, then sends to rank 1, of whose window it is. */
+static int play_locked(int rank)
+{
+    int rc = MPI_SUCCESS, out = 0;
+    MPI_Win window;
+    MPI_Win_create(data, sizeof(data), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    if (rank == 2)
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 2) {
+        sleep(4);
+        rc = MPI_Win_unlock(1, window);
+    } else if (rank == 1) {
+        rc = MPI_Recv(&out, 1, MPI_INT, 0, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+        rc = MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window);
+        if (!rc)
+            rc = MPI_Win_unlock(1, window);
+        if (!rc)
+            rc = MPI_Send(&out, 1, MPI_INT, 1, 99, MPI_COMM_WORLD);
+    }
+    if (!rc)
+        MPI_Win_free(&window);
+    return rc;
+}
 
 static int play(const char *how, int rank, int n)
 {
@@ -52,6 +78,8 @@ static int play(const char *how, int rank, int n)
             return MPI_Ssend(&in, 1, MPI_INT, 1, 99, world);
         }
     }
+    if (!strcmp(how, "locked"))
+        rc = play_locked(rank);
     return rc;
 }
 

@@ -32,6 +32,10 @@ run -np 3 "$program" away || fail "away: status $?"
 grep -q 'MPI_Recv(source 0, tag 99) on a communicator of 3 ranks has waited for .*rank 0 of 3 on .* does not answer: it is not in Halay, and sleeps' \
     "$folder/err" || fail "away: no notice"
 
+# A thread of the library answers for rank 1, which waits for rank 0.
+run -np 3 "$program" locked || fail "locked: status $?"
+[ "$(grep -c ': well$' "$folder/out")" = 3 ] || fail "locked: an error"
+
 # Another thread might send: a notice, and no error.
 run --timeout 4 -np 2 "$program" recv multiple
 grep -q 'none can go on' "$folder/out" "$folder/err" && fail "multiple: an error"
