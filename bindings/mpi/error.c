@@ -13,6 +13,7 @@
 
 static __thread struct {
     int code;
+    int request; /* the class of the request, if the code is MPI_ERR_IN_STATUS */
     char text[MPI_MAX_ERROR_STRING];
 } last;
 
@@ -67,13 +68,16 @@ int hly_mpi_fail_again(int mpi_class, const char *text)
 {
     if (text)
         snprintf(last.text, sizeof last.text, "%s", text);
+    last.request = mpi_class == MPI_ERR_IN_STATUS ? last.code : MPI_SUCCESS;
     last.code = mpi_class;
     return mpi_class;
 }
 
 const char *hly_mpi_last_text(int mpi_class)
 {
-    return last.code == mpi_class ? last.text : NULL;
+    return last.code == mpi_class || (last.code == MPI_ERR_IN_STATUS && last.request == mpi_class)
+               ? last.text
+               : NULL;
 }
 
 /* ---------------------------------------------------------------- classes and codes */
@@ -341,7 +345,7 @@ static bool error_text(int code, char text[MPI_MAX_ERROR_STRING])
         found = own->text ? own->text : "";
     else if (known)
         found = code < CLASSES ? texts[code] : tool_texts[code - TOOL_FIRST];
-    if (known && !own && code != MPI_SUCCESS && code == last.code)
+    if (known && !own && code != MPI_SUCCESS && hly_mpi_last_text(code))
         snprintf(text, MPI_MAX_ERROR_STRING, "%.*s: %.450s", (int)strcspn(found, ":"), found,
                  last.text);
     else

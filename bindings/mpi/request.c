@@ -268,7 +268,10 @@ static void keep_first(struct failed *failed, int64_t i, int rc)
 }
 static int in_status(const struct failed *failed)
 {
-    return failed->rc ? hly_mpi_fail_again(MPI_ERR_IN_STATUS, failed->text) : MPI_SUCCESS;
+    if (!failed->rc)
+        return MPI_SUCCESS;
+    hly_mpi_fail_again(failed->rc, failed->text); /* the text is that of the request's class, too */
+    return hly_mpi_fail_again(MPI_ERR_IN_STATUS, NULL);
 }
 
 static int check_array(const char *function, int64_t count,

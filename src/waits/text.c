@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 struct hly_line hly_line(char *text, size_t bytes)
 {
@@ -70,7 +69,10 @@ void hly_line_until(struct hly_line *line, const char *outcome, uint64_t end_ns,
 static bool says(const char *name, const char *does)
 {
     const size_t length = strlen(name), end = strlen(does);
-    return length >= end && !strcasecmp(name + length - end, does);
+    bool same = length >= end;
+    for (size_t i = 0; same && i < end; i++)
+        same = (name[length - end + i] | 0x20) == does[i]; /* a letter in lower case */
+    return same;
 }
 
 void hly_line_message(struct hly_line *line, const char *name, enum hly_line_of of, int peer,

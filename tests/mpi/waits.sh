@@ -24,7 +24,7 @@ circle 3 send 'rank 2 is in MPI_Send(dest 0, tag 5)'
 circle 2 ssend 'rank 1 is in MPI_Ssend(dest 0, tag 5)'
 circle 2 probe 'rank 1 is in MPI_Probe(source 0, tag 9)'
 circle 3 any 'rank 0 is in MPI_Recv(source any, tag 99)' 'rank 2 is in MPI_Recv(source 1, tag 99)'
-circle 2 waitall 'rank 0 is in MPI_Waitall: recv(source 1, tag 4)' # the second: it waits for both
+circle 2 waitall 'request 0: ' 'rank 0 is in MPI_Waitall: recv(source 1, tag 3)'
 circle 3 collective 'rank 0 is in MPI_Allreduce (allreduce of 1 int32' 'rank 1 is in MPI_Recv(source 0, tag 99)'
 
 run -np 3 "$program" away || fail "away: status $?"
