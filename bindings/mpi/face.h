@@ -137,18 +137,20 @@ static inline void *face_fixed(uintptr_t null, uintptr_t last, uintptr_t value)
                : NULL;
 }
 
-/* MPI_Allreduce of numbers of C by a predefined operation, on MPI_COMM_WORLD or MPI_COMM_SELF,
- * which programs make millions of times. false: it is another call, and nothing was done. */
+/* MPI_Allreduce of numbers of C by MPI_SUM, MIN, MAX or PROD, on MPI_COMM_WORLD or MPI_COMM_SELF,
+ * which programs make millions of times. false: it is another call, and nothing was done. Where
+ * there is a communicator, MPI_Init has made these operations. */
 static inline bool face_allreduce(const void *sendbuf, void *recvbuf, int64_t count,
                                   MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, int *rc)
 {
     const struct hly_mpi_type *type = face_fixed(0x200, 0x3ff, face_value_type(datatype));
-    const struct hly_mpi_op *by = face_fixed(0x20, 0x3f, face_value_op(op));
+    const uintptr_t sum = 0x21, number = face_value_op(op);
     struct hly_mpi_comm *on = face_fixed(0x100, 0x107, face_value_comm(comm));
     recvbuf = in_buffer(recvbuf);
-    if (!LIKELY(type && type->number && by && by->halay >= 0 && on && on->halay && count >= 0 &&
+    if (!LIKELY(on && on->halay && number - sum < 4 && type && type->number && count >= 0 &&
                 sendbuf != recvbuf && (uintptr_t)recvbuf > (uintptr_t)MPI_IN_PLACE))
         return false;
+    const struct hly_mpi_op *by = __atomic_load_n(&hly_mpi_fixed[number], __ATOMIC_ACQUIRE);
     sendbuf = in_buffer(sendbuf) == MPI_IN_PLACE ? HALAY_IN_PLACE : sendbuf;
     hly_mpi_called = "MPI_Allreduce";
     *rc = halay_allreduce(sendbuf, recvbuf, (size_t)count, (halay_type_t)(type->number - 1),
