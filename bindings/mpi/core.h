@@ -138,7 +138,8 @@ int hly_mpi_fail(int mpi_class, const char *format, ...) __attribute__((format(p
 int hly_mpi_result(int code, const struct hly_mpi_comm *comm, const char *function);
 
 int hly_mpi_result_at(int code, halay_comm_t *comm, const char *function);
-/* The last error gets this class, and the text, if it is not NULL. Returns the class. */
+/* The last error gets this class, and the text, if it is not NULL. MPI_ERR_IN_STATUS: the class
+ * that it had keeps the text, too. Returns the class. */
 int hly_mpi_fail_again(int mpi_class, const char *text);
 /* The text of the thread's last error, if it has this class; or NULL. */
 const char *hly_mpi_last_text(int mpi_class);

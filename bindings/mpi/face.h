@@ -36,18 +36,25 @@ typedef int MPI_T_cb_safety, MPI_T_source_order;
 
 /* ---------------------------------------------------------------- handles */
 
+/* The predefined object of a kind; NULL: the handle is another one. */
+static inline __attribute__((always_inline)) void *face_fixed(uintptr_t null, uintptr_t last,
+                                                              uintptr_t value)
+{
+    return LIKELY(value - null - 1 < last - null)
+               ? __atomic_load_n(&hly_mpi_fixed[value], __ATOMIC_ACQUIRE)
+               : NULL;
+}
+
 /* *bad becomes the kind of a handle that is none. The null handle is no object, and not bad. */
 static inline __attribute__((always_inline)) void *
 face_object(enum hly_mpi_kind kind, uintptr_t null, uintptr_t last, uintptr_t value, int *bad)
 {
-    void *object = NULL;
-    if (LIKELY(value - null - 1 < last - null))
-        object = __atomic_load_n(&hly_mpi_fixed[value], __ATOMIC_ACQUIRE);
-    else if (value == null)
-        return NULL;
-    else if (value <= UINT32_MAX)
+    void *object = face_fixed(null, last, value);
+    if (LIKELY(object) || value == null)
+        return object;
+    if (value >= HLY_MPI_NUMBERS && value <= UINT32_MAX)
         object = hly_mpi_handle_object(kind, (uint32_t)value);
-    if (!LIKELY(object))
+    if (!object)
         *bad = (int)kind;
     return object;
 }
@@ -58,6 +65,10 @@ face_object(enum hly_mpi_kind kind, uintptr_t null, uintptr_t last, uintptr_t va
     static inline struct hly_mpi_##kind *in_##kind(MPI_##Name handle, int *bad)                    \
     {                                                                                              \
         return face_object(HLY_MPI_##KIND, null, last, face_value_##kind(handle), bad);            \
+    }                                                                                              \
+    static inline struct hly_mpi_##kind *fixed_##kind(MPI_##Name handle)                           \
+    {                                                                                              \
+        return face_fixed(null, last, face_value_##kind(handle));                                  \
     }                                                                                              \
     static inline MPI_##Name out_##kind(const void *object)                                        \
     {                                                                                              \
@@ -129,23 +140,15 @@ int face_absent(const char *function, bool *told);
 
 /* ---------------------------------------------------------------- the most frequent call */
 
-/* The predefined object of a kind; NULL: the handle is another one. */
-static inline void *face_fixed(uintptr_t null, uintptr_t last, uintptr_t value)
-{
-    return LIKELY(value - null - 1 < last - null)
-               ? __atomic_load_n(&hly_mpi_fixed[value], __ATOMIC_ACQUIRE)
-               : NULL;
-}
-
 /* MPI_Allreduce of numbers of C by MPI_SUM, MIN, MAX or PROD, on MPI_COMM_WORLD or MPI_COMM_SELF,
  * which programs make millions of times. false: it is another call, and nothing was done. Where
  * there is a communicator, MPI_Init has made these operations. */
 static inline bool face_allreduce(const void *sendbuf, void *recvbuf, int64_t count,
                                   MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, int *rc)
 {
-    const struct hly_mpi_type *type = face_fixed(0x200, 0x3ff, face_value_type(datatype));
+    const struct hly_mpi_type *type = fixed_type(datatype);
     const uintptr_t sum = 0x21, number = face_value_op(op);
-    struct hly_mpi_comm *on = face_fixed(0x100, 0x107, face_value_comm(comm));
+    struct hly_mpi_comm *on = fixed_comm(comm);
     recvbuf = in_buffer(recvbuf);
     if (!LIKELY(on && on->halay && number - sum < 4 && type && type->number && count >= 0 &&
                 sendbuf != recvbuf && (uintptr_t)recvbuf > (uintptr_t)MPI_IN_PLACE))

@@ -420,11 +420,11 @@ class Wrapper:
             call = f"{f.core()}({', '.join(self.arguments)})"
             if self.bad:
                 call = f'LIKELY(!bad) ? {call} : face_bad("{name}", bad)'
-            if not f.name.startswith("T_"):
-                lines.append(f'hly_mpi_called = "{name}";')
-            lines.append(f"int rc = {call};")
-            if not f.name.startswith("T_"):
-                lines.append("hly_mpi_called = NULL;")
+            line = f"int rc = {call};"
+            if f.name.startswith("T_"):
+                lines.append(line)
+            else:
+                lines += [f'hly_mpi_called = "{name}";', line, "hly_mpi_called = NULL;"]
             lines += self.after + self.freed
         else:
             lines = ["static bool told;"]

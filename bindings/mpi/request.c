@@ -270,7 +270,7 @@ static int in_status(const struct failed *failed)
 {
     if (!failed->rc)
         return MPI_SUCCESS;
-    hly_mpi_fail_again(failed->rc, failed->text); /* the text is that of the request's class, too */
+    hly_mpi_fail_again(failed->rc, failed->text);
     return hly_mpi_fail_again(MPI_ERR_IN_STATUS, NULL);
 }
 

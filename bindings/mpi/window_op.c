@@ -362,27 +362,35 @@ static int begin(struct call *c)
 
 /* ---------------------------------------------------------------- calls of MPI */
 
-static int put(const char *function, const void *origin, int64_t count, struct hly_mpi_type *type,
-               int rank, int64_t disp, int64_t target_count, struct hly_mpi_type *target_type,
-               struct hly_mpi_win *win, struct hly_mpi_request **request)
+/* A call that concerns these elements of the target. */
+static struct call to(const char *function, struct hly_mpi_win *win, int rank, int64_t disp,
+                      int64_t count, struct hly_mpi_type *type, const struct hly_mpi_op *op,
+                      struct hly_mpi_request **request)
 {
-    return begin(&(struct call){.function = function,
-                                .win = win,
-                                .what = HLY_MPI_PUT,
-                                .origin = {(void *)(uintptr_t)origin, count, type},
-                                .rank = rank,
-                                .disp = disp,
-                                .target_count = target_count,
-                                .target_type = target_type,
-                                .request = request});
+    return (struct call){.function = function,
+                         .win = win,
+                         .rank = rank,
+                         .disp = disp,
+                         .target_count = count,
+                         .target_type = type,
+                         .op = op,
+                         .request = request};
+}
+
+static int put(struct call c, const void *origin, int64_t count, struct hly_mpi_type *type)
+{
+    c.what = HLY_MPI_PUT;
+    c.origin = (struct side){(void *)(uintptr_t)origin, count, type};
+    return begin(&c);
 }
 
 int hly_mpi_put(const void *origin_addr, int64_t origin_count, struct hly_mpi_type *origin_datatype,
                 int target_rank, int64_t target_disp, int64_t target_count,
                 struct hly_mpi_type *target_datatype, struct hly_mpi_win *win)
 {
-    return put("MPI_Put", origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-               target_count, target_datatype, win, NULL);
+    return put(
+        to("MPI_Put", win, target_rank, target_disp, target_count, target_datatype, NULL, NULL),
+        origin_addr, origin_count, origin_datatype);
 }
 
 int hly_mpi_rput(const void *origin_addr, int64_t origin_count,
@@ -390,31 +398,25 @@ int hly_mpi_rput(const void *origin_addr, int64_t origin_count,
                  int64_t target_count, struct hly_mpi_type *target_datatype,
                  struct hly_mpi_win *win, struct hly_mpi_request **request)
 {
-    return put("MPI_Rput", origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-               target_count, target_datatype, win, request);
+    return put(
+        to("MPI_Rput", win, target_rank, target_disp, target_count, target_datatype, NULL, request),
+        origin_addr, origin_count, origin_datatype);
 }
 
-static int get(const char *function, void *result, int64_t count, struct hly_mpi_type *type,
-               int rank, int64_t disp, int64_t target_count, struct hly_mpi_type *target_type,
-               struct hly_mpi_win *win, struct hly_mpi_request **request)
+static int get(struct call c, void *result, int64_t count, struct hly_mpi_type *type)
 {
-    return begin(&(struct call){.function = function,
-                                .win = win,
-                                .what = HLY_MPI_GET,
-                                .result = {result, count, type},
-                                .rank = rank,
-                                .disp = disp,
-                                .target_count = target_count,
-                                .target_type = target_type,
-                                .request = request});
+    c.what = HLY_MPI_GET;
+    c.result = (struct side){result, count, type};
+    return begin(&c);
 }
 
 int hly_mpi_get(void *origin_addr, int64_t origin_count, struct hly_mpi_type *origin_datatype,
                 int target_rank, int64_t target_disp, int64_t target_count,
                 struct hly_mpi_type *target_datatype, struct hly_mpi_win *win)
 {
-    return get("MPI_Get", origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-               target_count, target_datatype, win, NULL);
+    return get(
+        to("MPI_Get", win, target_rank, target_disp, target_count, target_datatype, NULL, NULL),
+        origin_addr, origin_count, origin_datatype);
 }
 
 int hly_mpi_rget(void *origin_addr, int64_t origin_count, struct hly_mpi_type *origin_datatype,
@@ -422,17 +424,18 @@ int hly_mpi_rget(void *origin_addr, int64_t origin_count, struct hly_mpi_type *o
                  struct hly_mpi_type *target_datatype, struct hly_mpi_win *win,
                  struct hly_mpi_request **request)
 {
-    return get("MPI_Rget", origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-               target_count, target_datatype, win, request);
+    return get(
+        to("MPI_Rget", win, target_rank, target_disp, target_count, target_datatype, NULL, request),
+        origin_addr, origin_count, origin_datatype);
 }
 
-static int accumulate(struct call *c, const void *origin, int64_t count, struct hly_mpi_type *type,
+static int accumulate(struct call c, const void *origin, int64_t count, struct hly_mpi_type *type,
                       struct side result)
 {
-    c->origin = (struct side){(void *)(uintptr_t)origin, count, type};
-    c->result = result;
-    c->what = result.type ? HLY_MPI_GET_ACCUMULATE : HLY_MPI_ACCUMULATE;
-    return begin(c);
+    c.origin = (struct side){(void *)(uintptr_t)origin, count, type};
+    c.result = result;
+    c.what = result.type ? HLY_MPI_GET_ACCUMULATE : HLY_MPI_ACCUMULATE;
+    return begin(&c);
 }
 
 int hly_mpi_accumulate(const void *origin_addr, int64_t origin_count,
@@ -440,14 +443,9 @@ int hly_mpi_accumulate(const void *origin_addr, int64_t origin_count,
                        int64_t target_count, struct hly_mpi_type *target_datatype,
                        struct hly_mpi_op *op, struct hly_mpi_win *win)
 {
-    struct call c = {.function = "MPI_Accumulate",
-                     .win = win,
-                     .rank = target_rank,
-                     .disp = target_disp,
-                     .target_count = target_count,
-                     .target_type = target_datatype,
-                     .op = op};
-    return accumulate(&c, origin_addr, origin_count, origin_datatype, (struct side){0});
+    return accumulate(to("MPI_Accumulate", win, target_rank, target_disp, target_count,
+                         target_datatype, op, NULL),
+                      origin_addr, origin_count, origin_datatype, (struct side){0});
 }
 
 int hly_mpi_raccumulate(const void *origin_addr, int64_t origin_count,
@@ -456,20 +454,18 @@ int hly_mpi_raccumulate(const void *origin_addr, int64_t origin_count,
                         struct hly_mpi_op *op, struct hly_mpi_win *win,
                         struct hly_mpi_request **request)
 {
-    struct call c = {.function = "MPI_Raccumulate",
-                     .win = win,
-                     .rank = target_rank,
-                     .disp = target_disp,
-                     .target_count = target_count,
-                     .target_type = target_datatype,
-                     .op = op,
-                     .request = request};
-    return accumulate(&c, origin_addr, origin_count, origin_datatype, (struct side){0});
+    return accumulate(to("MPI_Raccumulate", win, target_rank, target_disp, target_count,
+                         target_datatype, op, request),
+                      origin_addr, origin_count, origin_datatype, (struct side){0});
 }
 
-static int no_result_type(const char *function)
+static int get_accumulate(struct call c, const void *origin, int64_t count,
+                          struct hly_mpi_type *type, struct side result)
 {
-    return hly_mpi_fail(MPI_ERR_TYPE, "%s: the result's datatype is MPI_DATATYPE_NULL", function);
+    if (!result.type)
+        return hly_mpi_fail(MPI_ERR_TYPE, "%s: the result's datatype is MPI_DATATYPE_NULL",
+                            c.function);
+    return accumulate(c, origin, count, type, result);
 }
 
 int hly_mpi_get_accumulate(const void *origin_addr, int64_t origin_count,
@@ -479,17 +475,10 @@ int hly_mpi_get_accumulate(const void *origin_addr, int64_t origin_count,
                            struct hly_mpi_type *target_datatype, struct hly_mpi_op *op,
                            struct hly_mpi_win *win)
 {
-    struct call c = {.function = "MPI_Get_accumulate",
-                     .win = win,
-                     .rank = target_rank,
-                     .disp = target_disp,
-                     .target_count = target_count,
-                     .target_type = target_datatype,
-                     .op = op};
-    if (!result_datatype)
-        return no_result_type(c.function);
-    return accumulate(&c, origin_addr, origin_count, origin_datatype,
-                      (struct side){result_addr, result_count, result_datatype});
+    return get_accumulate(to("MPI_Get_accumulate", win, target_rank, target_disp, target_count,
+                             target_datatype, op, NULL),
+                          origin_addr, origin_count, origin_datatype,
+                          (struct side){result_addr, result_count, result_datatype});
 }
 
 int hly_mpi_rget_accumulate(const void *origin_addr, int64_t origin_count,
@@ -499,35 +488,22 @@ int hly_mpi_rget_accumulate(const void *origin_addr, int64_t origin_count,
                             struct hly_mpi_type *target_datatype, struct hly_mpi_op *op,
                             struct hly_mpi_win *win, struct hly_mpi_request **request)
 {
-    struct call c = {.function = "MPI_Rget_accumulate",
-                     .win = win,
-                     .rank = target_rank,
-                     .disp = target_disp,
-                     .target_count = target_count,
-                     .target_type = target_datatype,
-                     .op = op,
-                     .request = request};
-    if (!result_datatype)
-        return no_result_type(c.function);
-    return accumulate(&c, origin_addr, origin_count, origin_datatype,
-                      (struct side){result_addr, result_count, result_datatype});
+    return get_accumulate(to("MPI_Rget_accumulate", win, target_rank, target_disp, target_count,
+                             target_datatype, op, request),
+                          origin_addr, origin_count, origin_datatype,
+                          (struct side){result_addr, result_count, result_datatype});
 }
 
 int hly_mpi_fetch_and_op(const void *origin_addr, void *result_addr, struct hly_mpi_type *datatype,
                          int target_rank, int64_t target_disp, struct hly_mpi_op *op,
                          struct hly_mpi_win *win)
 {
-    struct call c = {.function = "MPI_Fetch_and_op",
-                     .win = win,
-                     .rank = target_rank,
-                     .disp = target_disp,
-                     .target_count = 1,
-                     .target_type = datatype,
-                     .op = op};
+    const struct call c =
+        to("MPI_Fetch_and_op", win, target_rank, target_disp, 1, datatype, op, NULL);
     if (!datatype || hly_mpi_type_named(datatype) < 0)
         return hly_mpi_fail(MPI_ERR_TYPE, "%s: the datatype has to be a predefined one",
                             c.function);
-    return accumulate(&c, origin_addr, 1, datatype, (struct side){result_addr, 1, datatype});
+    return accumulate(c, origin_addr, 1, datatype, (struct side){result_addr, 1, datatype});
 }
 
 int hly_mpi_compare_and_swap(const void *origin_addr, const void *compare_addr, void *result_addr,
@@ -537,14 +513,10 @@ int hly_mpi_compare_and_swap(const void *origin_addr, const void *compare_addr, 
     char both[64];
     const int place = datatype ? hly_mpi_type_named(datatype) : -1;
     const int of = place < 0 ? HLY_MPI_TEXT : hly_mpi_named[place].of_class;
-    struct call c = {.function = "MPI_Compare_and_swap",
-                     .win = win,
-                     .what = HLY_MPI_SWAP,
-                     .result = {result_addr, 1, datatype},
-                     .rank = target_rank,
-                     .disp = target_disp,
-                     .target_count = 1,
-                     .target_type = datatype};
+    struct call c =
+        to("MPI_Compare_and_swap", win, target_rank, target_disp, 1, datatype, NULL, NULL);
+    c.what = HLY_MPI_SWAP;
+    c.result = (struct side){result_addr, 1, datatype};
     if (of != HLY_MPI_C_INTEGER && of != HLY_MPI_FORTRAN_INTEGER && of != HLY_MPI_MULTI &&
         of != HLY_MPI_LOGIC && of != HLY_MPI_BYTES)
         return hly_mpi_fail(MPI_ERR_TYPE, "%s: the datatype has to be an integer, logical or byte",

@@ -114,11 +114,14 @@ int hly_mpi_win_fence(int assert, struct hly_mpi_win *win)
 
 /* ---------------------------------------------------------------- start and complete */
 
-/* The ranks in the window of a group's members, which the caller frees. */
+/* Checks the arguments. *ranks: those in the window of the group's members, which the caller frees.
+ */
 static int members(const char *function, const struct hly_mpi_win *win,
-                   const struct hly_mpi_group *group, int **ranks)
+                   const struct hly_mpi_group *group, int assert, int **ranks)
 {
-    int rc = hly_mpi_check_group(function, group);
+    int rc = hly_mpi_check_win(function, win);
+    rc = rc ? rc : check_assert(function, assert);
+    rc = rc ? rc : hly_mpi_check_group(function, group);
     rc = rc ? rc : hly_mpi_group_ranks(function, group, win->comm->group, ranks);
     for (int i = 0; !rc && i < group->size; i++)
         if ((*ranks)[i] == MPI_UNDEFINED) {
@@ -133,9 +136,7 @@ int hly_mpi_win_start(struct hly_mpi_group *group, int assert, struct hly_mpi_wi
 {
     static const char function[] = "MPI_Win_start";
     int *ranks = NULL, code = 0;
-    int rc = hly_mpi_check_win(function, win);
-    rc = rc ? rc : check_assert(function, assert);
-    rc = rc ? rc : members(function, win, group, &ranks);
+    int rc = members(function, win, group, assert, &ranks);
     if (rc)
         return rc;
     rc = enter(function, win, HLY_MPI_STARTED);
@@ -186,9 +187,7 @@ int hly_mpi_win_post(struct hly_mpi_group *group, int assert, struct hly_mpi_win
 {
     static const char function[] = "MPI_Win_post";
     int *ranks = NULL, code = 0;
-    int rc = hly_mpi_check_win(function, win);
-    rc = rc ? rc : check_assert(function, assert);
-    rc = rc ? rc : members(function, win, group, &ranks);
+    int rc = members(function, win, group, assert, &ranks);
     if (rc)
         return rc;
     halay_request_t **posted = calloc((size_t)group->size + 1, sizeof(halay_request_t *));
