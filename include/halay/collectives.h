@@ -25,6 +25,13 @@ typedef void halay_op_fn(void *arg, halay_type_t type, size_t count, void *dst, 
 /* Bytes of one group at most. */
 #define HALAY_OP_GROUP_BYTES_MAX 4096
 
+/* Properties of an operation. LOCAL: the ranks may make it at any time, in any order, and have to
+ * agree on what it computes; calls compare the group and COMMUTATIVE, not the number. */
+enum {
+    HALAY_OP_COMMUTATIVE = 1, /* without it only algorithms that keep the ranks' order serve it */
+    HALAY_OP_LOCAL = 2
+};
+
 /*
  * Makes an operation of fn, for every type: a number from HALAY_OP_USER on, valid for reductions on
  * the context's communicators. All ranks must make their operations in the same order, since each
@@ -33,12 +40,6 @@ typedef void halay_op_fn(void *arg, halay_type_t type, size_t count, void *dst, 
  * call must be a multiple of it, and fn gets whole groups. properties: HALAY_OP_* joined by |, or
  * 0. Local. HALAY_ENOMEM: there are 128 operations already, or 65,536 were made.
  */
-enum {
-    HALAY_OP_COMMUTATIVE = 1, /* without it only algorithms that keep the ranks' order serve it */
-    HALAY_OP_LOCAL =
-        2 /* calls do not compare the number, but group and COMMUTATIVE; the ranks may
-           * make such operations at any time, and have to agree on what they compute */
-};
 HALAY_API int halay_op_create(halay_context_t *context, halay_op_fn *fn, void *arg, size_t group,
                               int properties, halay_op_t *op);
 /* Local. HALAY_ESTATE: freed before, or a request that uses it is not freed yet. */

@@ -101,14 +101,22 @@ static void grow(struct hly_messages *m)
     m->mask = mask;
 }
 
+static struct hly_message_peer *find(const struct hly_messages *m, int rank)
+{
+    struct hly_message_peer *p = m->peers[(uint32_t)rank & m->mask];
+    while (p && p->rank != rank)
+        p = p->next;
+    return p;
+}
+
 int hly_message_peer_get(struct hly_messages *m, int rank, struct hly_message_peer **peer)
 {
-    for (struct hly_message_peer *p = m->peers[(uint32_t)rank & m->mask]; p; p = p->next)
-        if (p->rank == rank) {
-            *peer = p;
-            return HALAY_OK;
-        }
-    struct hly_message_peer *p = calloc(1, sizeof(*p));
+    struct hly_message_peer *p = find(m, rank);
+    if (p) {
+        *peer = p;
+        return HALAY_OK;
+    }
+    p = calloc(1, sizeof(*p));
     if (!p)
         return HALAY_ENOMEM;
     if (++m->npeers > m->mask)
@@ -121,23 +129,15 @@ int hly_message_peer_get(struct hly_messages *m, int rank, struct hly_message_pe
     return HALAY_OK;
 }
 
-static const struct hly_message_peer *find(const struct hly_messages *m, int rank)
-{
-    const struct hly_message_peer *p = m ? m->peers[(uint32_t)rank & m->mask] : NULL;
-    while (p && p->rank != rank)
-        p = p->next;
-    return p;
-}
-
 uint32_t hly_message_sent(const struct hly_messages *m, int rank)
 {
-    const struct hly_message_peer *p = find(m, rank);
+    const struct hly_message_peer *p = m ? find(m, rank) : NULL;
     return p ? p->sent : 0;
 }
 
 uint32_t hly_message_came_from(const struct hly_messages *m, int rank)
 {
-    const struct hly_message_peer *p = find(m, rank);
+    const struct hly_message_peer *p = m ? find(m, rank) : NULL;
     return p ? p->came : 0;
 }
 

@@ -259,8 +259,8 @@ static void put_message(const hly_flight_t *f, const halay_record_place_t *p, ui
 {
     const int sends = p->in == HALAY_RECORD_IN_SEND;
     const char *verb = sends ? "send" : p->in == HALAY_RECORD_IN_PROBE ? "probe" : "recv";
-    const size_t length = strnlen(p->name, sizeof p->name);
-    if (length >= 4 && !strncasecmp(p->name + length - strlen(verb), verb, strlen(verb)))
+    const size_t length = strnlen(p->name, sizeof p->name), end = strlen(verb);
+    if (length >= end && !strncasecmp(p->name + length - end, verb, end))
         put(text, bytes, "in %.*s(%s ", (int)length, p->name, sends ? "dest" : "source");
     else
         put(text, bytes, "in %.*s%s%s(%s ", (int)length, p->name, length ? ": " : "", verb,
