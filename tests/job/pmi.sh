@@ -19,10 +19,13 @@ whole() {
     run timeout -k 5 60 "$@" 2 sh -c '"$JOB_RANK" briefly && exec "$JOB_RANK" briefly'
     [ "$status" != 0 ] || fail "a second program of a rank has joined"
     says err "has another program or MPI of this process used PMI before"
-    # Whoever is killed, or calls _exit, takes the job with it.
+    # Whoever is killed, or calls _exit, takes the job with it: no other rank ends well. Hydra ends the job of a rank
+    # that has called _exit(0), but may itself end with 0 then, as it does for MPICH's own programs.
     for how in kill exit; do
         run timeout -k 5 60 "$@" 3 "$JOB_RANK" $how
-        [ "$status" != 0 ] || fail "$how: $* has ended with 0"
+        [ "$status" != 0 ] || [ "$how$hydra" = exityes ] || fail "$how: $* has ended with 0"
+        [ "$status" != 124 ] || fail "$how: $* has not ended"
+        grep -q '^rank . of 3' out && fail "$how: a rank has ended well"
         within 15000
     done
 }
@@ -30,7 +33,9 @@ whole() {
 run_server() { python3 -B "$server" "$1" -- "${@:2}"; }
 export -f run_server
 export server JOB_RANK
+hydra=no
 whole bash -c 'run_server "$@"' -
+hydra=yes
 tried=0
 for mpiexec in ${MPIEXEC:-} "$source_folder"/.venv/{mpich,impi}/bin/mpiexec; do
     [ -x "$mpiexec" ] || continue
